@@ -1,0 +1,46 @@
+// cross_entropy_sum: keeps the logits and one log-sum-exp a row; no second copy of the probabilities.
+#include "autograd/ops/cross_entropy.h"
+
+#include "kernels/cross_entropy.h"
+
+namespace penstock::ops {
+namespace {
+
+class CrossEntropyOp final : public Op {
+ public:
+  std::string_view name() const override { return "cross_entropy"; }
+
+  Tensors forward(std::span<const Tensor> in, Saver& save) override {
+    const Tensor logits = in[0].contiguous(), targets = in[1].contiguous();
+    require<ShapeError>(logits.shape().rank() >= 1 && targets.shape() == logits.shape().without_last(),
+                        "cross_entropy: targets {} for logits {}", targets.shape().str(), logits.shape().str());
+    require<ValueError>(targets.dtype() == DType::i32, "cross_entropy: targets are int32, not {}", name_of(targets.dtype()));
+    RankContext& context = logits.context();
+    vocabulary_ = logits.shape().dim(-1);
+    rows_ = targets.numel();
+    const Tensor lse = Tensor::empty(context, Shape{rows_});
+    const Tensor sum_and_count = Tensor::empty(context, Shape{2}, DType::f64);
+    kernels::cross_entropy_forward(context.stream(), rows_, vocabulary_, logits, targets, lse, sum_and_count);
+    save.tensor(logits, 1u);
+    save.tensor(targets, 1u);
+    save.tensor(lse, 1u);
+    return {sum_and_count.slice(0, 0, 1)};
+  }
+
+  void backward(BackwardContext& ctx) override {
+    if (!ctx.wants(0)) return;
+    const Tensor logits = ctx.saved(0);
+    const Tensor dlogits = Tensor::empty(ctx.context(), logits.shape(), logits.dtype());
+    kernels::cross_entropy_backward(ctx.stream(), rows_, vocabulary_, ctx.grad(), logits, ctx.saved(1), ctx.saved(2), dlogits);
+    ctx.set_grad(0, dlogits);
+  }
+
+ private:
+  Index rows_ = 0, vocabulary_ = 0;
+};
+
+}  // namespace
+
+Variable cross_entropy_sum(const Variable& logits, const Variable& targets) { return apply_one<CrossEntropyOp>({logits, targets}); }
+
+}  // namespace penstock::ops

@@ -1,0 +1,20 @@
+# Everything comes from the system's packages: nothing is fetched from the network while building.
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(tomlplusplus REQUIRED)
+set(MPI_CXX_SKIP_MPICXX ON)
+find_package(MPI REQUIRED COMPONENTS CXX)
+
+# oneDNN multiplies matrices. Its 2.x and 3.x interfaces differ: PENSTOCK_ONEDNN_MAJOR tells the one file that cares.
+find_package(dnnl REQUIRED)
+string(REGEX MATCH "^[0-9]+" PENSTOCK_ONEDNN_MAJOR "${dnnl_VERSION}")
+if(NOT PENSTOCK_ONEDNN_MAJOR MATCHES "^[23]$")
+  message(FATAL_ERROR "oneDNN ${dnnl_VERSION} found; Penstock is written for 2.x and 3.x")
+endif()
+add_library(penstock_onednn INTERFACE)
+add_library(penstock::onednn ALIAS penstock_onednn)
+target_link_libraries(penstock_onednn INTERFACE DNNL::dnnl)
+target_compile_definitions(penstock_onednn INTERFACE PENSTOCK_ONEDNN_MAJOR=${PENSTOCK_ONEDNN_MAJOR})

@@ -1,0 +1,277 @@
+// Blockwise attention with an online softmax (Dao et al., "FlashAttention", 2022, algorithms 1 and 4; Dao,
+// "FlashAttention-2", 2023, section 3.1), see kernels/attention.h.
+//
+// A task holds a block of 64 queries and visits blocks of 64 keys. Scores stand transposed, one row a key and
+// one column a query: queries fill the vectors, so the softmax needs no sum across lanes, and only the block
+// of queries is transposed, once, not every block of keys.
+#include "kernels/attention.h"
+
+#include <cmath>
+
+#include "kernels/cpu/isa/small_product.h"
+#include "kernels/cpu/isa/vector_math.h"
+
+namespace penstock::kernels::cpu::PENSTOCK_ISA {
+namespace {
+
+constexpr float infinity = __builtin_inff();
+constexpr Index block = 64;  // queries, and keys, of a block
+constexpr Index vectors = block / lanes;
+constexpr Index largest_head = 256;
+
+void check(const AttentionShape& s, bool segments) {
+  if (s.head_size < 1 || s.head_size > largest_head)
+    throw_attention("head size outside 1..256", s.head_size, largest_head);
+  if (s.kv_heads < 1 || s.heads % s.kv_heads != 0)
+    throw_attention("heads are not a multiple of key/value heads", s.heads, s.kv_heads);
+  if (segments && (s.query_offset < 0 || s.query_offset + s.queries > s.keys))
+    throw_attention("with segment ids every query stands among the keys; last query and keys are",
+                    s.query_offset + s.queries, s.keys);
+}
+
+/// The queries of one task and which keys they see.
+struct QueryBlock {
+  const AttentionShape* shape;
+  const std::int32_t* segments;  // of this batch row, or null
+  Index first, count;            // queries
+
+  Index first_position() const { return shape->query_offset + first; }
+  /// Keys that some query of the block may see: begin (a multiple of `block`) .. end.
+  Index end_key() const {
+    if (!shape->causal) return shape->keys;
+    const Index end = first_position() + count;
+    return end < shape->keys ? (end > 0 ? end : 0) : shape->keys;
+  }
+  Index begin_key() const {
+    if (shape->window == 0) return 0;
+    const Index begin = first_position() - shape->window + 1;
+    return begin > 0 ? begin / block * block : 0;
+  }
+  /// True where every query sees all keys of key..key+n-1.
+  bool sees_all(Index key, Index n) const {
+    if (segments || count < block) return false;
+    if (shape->causal && key + n - 1 > first_position()) return false;
+    return shape->window == 0 || key > first_position() + count - 1 - shape->window;
+  }
+};
+
+/// Puts -infinity where a query does not see a key. scores (n keys, 64 queries)
+void mask_scores(const QueryBlock& q, Index key, Index n, float* scores) {
+  const AttentionShape& s = *q.shape;
+  for (Index j = 0; j < n; ++j)
+    for (Index i = 0; i < block; ++i) {
+      const Index position = q.first_position() + i;
+      const Index at = key + j;
+      const bool seen = i < q.count && (!s.causal || at <= position) &&
+                        (s.window == 0 || at > position - s.window) &&
+                        (!q.segments || q.segments[at] == q.segments[position]);
+      if (!seen) scores[j * block + i] = -infinity;
+    }
+}
+
+/// to (head, 64) = the rows of `from` (count, head) as columns, times `factor`; columns beyond count are 0.
+void transpose_block(const float* from, Index stride, Index count, Index head, float factor, float* to) {
+  for (Index i = 0; i < count; ++i)
+    for (Index d = 0; d < head; ++d) to[d * block + i] = from[i * stride + d] * factor;
+  for (Index i = count; i < block; ++i)
+    for (Index d = 0; d < head; ++d) to[d * block + i] = 0.0f;
+}
+
+struct Softmax {
+  Floats top[vectors];    // largest score so far
+  Floats total[vectors];  // sum of exp(score - top)
+};
+
+/// Takes a block of scores (n, 64) in: turns them into exp(score - top) and returns by `shrink` what earlier
+/// sums are multiplied with.
+PENSTOCK_INLINE void absorb(Softmax& softmax, Index n, float* scores, Floats* shrink) {
+  for (Index v = 0; v < vectors; ++v) {
+    Floats top = softmax.top[v];
+    for (Index j = 0; j < n; ++j) top = larger(top, load(scores + j * block + v * lanes));
+    const Floats reference =
+        select(top == splat(-infinity), splat(0.0f), top);  // nothing seen yet: exp(-inf) = 0
+    shrink[v] = exponential(softmax.top[v] - reference);
+    Floats total = softmax.total[v] * shrink[v];
+    for (Index j = 0; j < n; ++j) {
+      const Floats p = exponential(load(scores + j * block + v * lanes) - reference);
+      store(scores + j * block + v * lanes, p);
+      total += p;
+    }
+    softmax.top[v] = top;
+    softmax.total[v] = total;
+  }
+}
+
+void forward_block(const QueryBlock& q, const float* query, const float* k, const float* v, float* out,
+                   float* lse) {
+  const AttentionShape& s = *q.shape;
+  const Index head = s.head_size;
+  alignas(64) float query_t[largest_head * block];
+  alignas(64) float scores[block * block];
+  alignas(64) float sums[block * largest_head];
+  alignas(64) float factors[block];
+  transpose_block(query, s.q_stride, q.count, head, s.scale, query_t);
+  const Index used = div_up(q.count, lanes) * lanes;  // columns of scores that are worth computing
+  if (used < block) std::memset(scores, 0, sizeof scores);
+  Softmax softmax;
+  for (Index i = 0; i < vectors; ++i) softmax.top[i] = splat(-infinity), softmax.total[i] = Floats{};
+
+  bool first = true;
+  const Index end = q.end_key();
+  for (Index key = q.begin_key(); key < end; key += block) {
+    const Index n = end - key < block ? end - key : block;
+    small_product(n, used, head, {k + key * s.k_stride, s.k_stride, 1}, query_t, block, scores, block, false);
+    if (!q.sees_all(key, n)) mask_scores(q, key, n, scores);
+    Floats shrink[vectors];
+    absorb(softmax, n, scores, shrink);
+    if (!first) {
+      for (Index i = 0; i < vectors; ++i) store(factors + i * lanes, shrink[i]);
+      for (Index i = 0; i < q.count; ++i)
+        if (factors[i] != 1.0f)
+          for (Index d = 0; d < head; ++d) sums[i * head + d] *= factors[i];
+    }
+    small_product(q.count, head, n, {scores, 1, block}, v + key * s.v_stride, s.v_stride, sums, head, !first);
+    first = false;
+  }
+
+  for (Index i = 0; i < q.count; ++i) {
+    const float total = softmax.total[i / lanes][i % lanes];
+    float* row = out + i * s.out_stride;
+    if (total == 0.0f) {  // sees no key
+      std::memset(row, 0, static_cast<std::size_t>(head) * sizeof(float));
+      lse[i] = -infinity;
+      continue;
+    }
+    const float scale = 1.0f / total;
+    for (Index d = 0; d < head; ++d) row[d] = sums[i * head + d] * scale;
+    lse[i] = softmax.top[i / lanes][i % lanes] + std::log(total);
+  }
+}
+
+}  // namespace
+
+void attention_forward(Stream& stream, const AttentionShape& shape, In q, In k, In v, In segment_ids, Out out,
+                       Out lse) {
+  const float* pq = floats(q);
+  const float* pk = floats(k);
+  const float* pv = floats(v);
+  const std::int32_t* segments = segment_ids ? int32s(segment_ids) : nullptr;
+  float* pout = floats(out);
+  float* plse = floats(lse);
+  check(shape, segments);
+  const Index blocks = div_up(shape.queries, block);
+  const Index per_kv = shape.heads / shape.kv_heads;
+  stream.pool().parallel_for(shape.batch * shape.heads * blocks, [&](Index task) {
+    const Index b = task / (shape.heads * blocks), h = task / blocks % shape.heads;
+    const Index first = (blocks - 1 - task % blocks) * block;  // the long rows first
+    const Index count = shape.queries - first < block ? shape.queries - first : block;
+    const QueryBlock queries{&shape, segments ? segments + b * shape.keys : nullptr, first, count};
+    const Index kv_offset = h / per_kv * shape.head_size;
+    forward_block(queries, pq + (b * shape.queries + first) * shape.q_stride + h * shape.head_size,
+                  pk + b * shape.keys * shape.k_stride + kv_offset,
+                  pv + b * shape.keys * shape.v_stride + kv_offset,
+                  pout + (b * shape.queries + first) * shape.out_stride + h * shape.head_size,
+                  plse + (b * shape.heads + h) * shape.queries + first);
+  });
+}
+
+namespace {
+
+/// Pointers to one head's data in one batch row, at the first query of a block (q, out, dout, dq, lse) or at
+/// key 0.
+struct Backward {
+  const float *q, *k, *v, *out, *lse, *dout;
+  float *dq, *dk, *dv;
+};
+
+void zero_rows(float* rows, Index stride, Index count, Index head) {
+  for (Index i = 0; i < count; ++i)
+    std::memset(rows + i * stride, 0, static_cast<std::size_t>(head) * sizeof(float));
+}
+
+/// Gradients of one block of queries: dq is written, dk and dv are added to.
+void backward_block(const QueryBlock& q, const Backward& at) {
+  const AttentionShape& s = *q.shape;
+  const Index head = s.head_size;
+  alignas(64) float query_t[largest_head * block], dout_t[largest_head * block];
+  alignas(64) float p[block * block], dp[block * block];
+  alignas(64) float lse[block], delta[block];
+  transpose_block(at.q, s.q_stride, q.count, head, s.scale, query_t);
+  transpose_block(at.dout, s.out_stride, q.count, head, 1.0f, dout_t);
+  const Index used = div_up(q.count, lanes) * lanes;
+  for (Index i = 0; i < block; ++i) {
+    // delta = sum over d of dout * out, which is the sum over keys of p * dp
+    Floats products{};
+    if (i < q.count)
+      for_lanes(
+          head, [&](Index d, Index count) __attribute__((always_inline)) {
+            products +=
+                load(at.dout + i * s.out_stride + d, count) * load(at.out + i * s.out_stride + d, count);
+          });
+    delta[i] = sum(products);
+    // A query that sees nothing has p = exp(score - infinity) = 0.
+    lse[i] = i < q.count && at.lse[i] != -infinity ? at.lse[i] : infinity;
+  }
+  zero_rows(at.dq, s.q_stride, q.count, head);
+
+  const Index end = q.end_key();
+  for (Index key = q.begin_key(); key < end; key += block) {
+    const Index n = end - key < block ? end - key : block;
+    const float* k = at.k + key * s.k_stride;
+    const float* v = at.v + key * s.v_stride;
+    small_product(n, used, head, {k, s.k_stride, 1}, query_t, block, p, block, false);
+    small_product(n, used, head, {v, s.v_stride, 1}, dout_t, block, dp, block, false);
+    if (!q.sees_all(key, n)) mask_scores(q, key, n, p);
+    for (Index j = 0; j < n; ++j)
+      for (Index i = 0; i < used; i += lanes) {
+        const Index e = j * block + i;
+        const Floats weight = exponential(load(p + e) - load(lse + i));
+        store(p + e, weight);
+        store(dp + e, weight * (load(dp + e) - load(delta + i)) * splat(s.scale));
+      }
+    small_product(n, head, q.count, {p, block, 1}, at.dout, s.out_stride, at.dv + key * s.v_stride,
+                  s.v_stride, true);
+    small_product(n, head, q.count, {dp, block, 1}, at.q, s.q_stride, at.dk + key * s.k_stride, s.k_stride,
+                  true);
+    small_product(q.count, head, n, {dp, 1, block}, k, s.k_stride, at.dq, s.q_stride, true);
+  }
+}
+
+}  // namespace
+
+void attention_backward(Stream& stream, const AttentionShape& shape, In q, In k, In v, In segment_ids, In out,
+                        In lse, In dout, Out workspace, Out dq, Out dk, Out dv) {
+  (void)workspace;
+  const float* pq = floats(q);
+  const float* pk = floats(k);
+  const float* pv = floats(v);
+  const float* pout = floats(out);
+  const float* plse = floats(lse);
+  const float* pdout = floats(dout);
+  const std::int32_t* segments = segment_ids ? int32s(segment_ids) : nullptr;
+  float* pdq = floats(dq);
+  float* pdk = floats(dk);
+  float* pdv = floats(dv);
+  check(shape, segments);
+  const Index head = shape.head_size, per_kv = shape.heads / shape.kv_heads;
+  // One task owns a key/value head and adds what its query heads and their blocks give, ascending.
+  stream.pool().parallel_for(shape.batch * shape.kv_heads, [&](Index task) {
+    const Index b = task / shape.kv_heads, kv = task % shape.kv_heads;
+    const Index k_offset = b * shape.keys * shape.k_stride + kv * head;
+    const Index v_offset = b * shape.keys * shape.v_stride + kv * head;
+    zero_rows(pdk + k_offset, shape.k_stride, shape.keys, head);
+    zero_rows(pdv + v_offset, shape.v_stride, shape.keys, head);
+    for (Index h = kv * per_kv; h < (kv + 1) * per_kv; ++h)
+      for (Index first = 0; first < shape.queries; first += block) {
+        const Index count = shape.queries - first < block ? shape.queries - first : block;
+        const Index q_offset = (b * shape.queries + first) * shape.q_stride + h * head;
+        const Index out_offset = (b * shape.queries + first) * shape.out_stride + h * head;
+        backward_block({&shape, segments ? segments + b * shape.keys : nullptr, first, count},
+                       {pq + q_offset, pk + k_offset, pv + v_offset, pout + out_offset,
+                        plse + (b * shape.heads + h) * shape.queries + first, pdout + out_offset,
+                        pdq + q_offset, pdk + k_offset, pdv + v_offset});
+      }
+  });
+}
+
+}  // namespace penstock::kernels::cpu::PENSTOCK_ISA

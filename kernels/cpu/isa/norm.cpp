@@ -1,0 +1,128 @@
+// Layer normalisation, see kernels/norm.h.
+#include "kernels/norm.h"
+
+#include <cmath>
+
+#include "kernels/cpu/isa/lanes.h"
+
+namespace penstock::kernels::cpu::PENSTOCK_ISA {
+
+void layer_norm_forward(Stream& stream, Index rows, Index cols, float eps, In x, In gain, In bias, Out y,
+                        Out mean, Out rstd) {
+  const float* px = floats(x);
+  const float* pgain = floats(gain);
+  const float* pbias = floats(bias);
+  float* py = floats(y);
+  float* pmean = floats(mean);
+  float* prstd = floats(rstd);
+  stream.pool().parallel_ranges(rows, rows_per_task(cols), [=](Index begin, Index end) {
+    for (Index row = begin; row < end; ++row) {
+      const float* in = px + row * cols;
+      float* out = py + row * cols;
+      // Two passes, the mean in double: a large mean beside a small deviation costs nothing beyond the mean's
+      // rounding.
+      Doubles low{}, high{};
+      for_lanes(
+          cols, [&](Index i, Index count) __attribute__((always_inline)) {
+            const Floats v = load(in + i, count);
+            low += low_half(v);
+            high += high_half(v);
+          });
+      const auto m = static_cast<float>(sum(low + high) / static_cast<double>(cols));
+      Floats squares{};
+      for_lanes(
+          cols, [&](Index i, Index count) __attribute__((always_inline)) {
+            const Floats d = load(in + i, count, m) - splat(m);
+            squares += d * d;
+          });
+      const float variance = sum(squares) / static_cast<float>(cols);
+      const float r = 1.0f / std::sqrt(variance + eps);
+      for_lanes(
+          cols, [&](Index i, Index count) __attribute__((always_inline)) {
+            const Floats normal = (load(in + i, count) - splat(m)) * splat(r);
+            store(out + i, normal * load(pgain + i, count) + load(pbias + i, count), count);
+          });
+      pmean[row] = m;
+      prstd[row] = r;
+    }
+  });
+}
+
+void layer_norm_backward_input(Stream& stream, Index rows, Index cols, In x, In gain, In mean, In rstd, In dy,
+                               Out dx) {
+  const float* px = floats(x);
+  const float* pgain = floats(gain);
+  const float* pmean = floats(mean);
+  const float* prstd = floats(rstd);
+  const float* pdy = floats(dy);
+  float* pdx = floats(dx);
+  stream.pool().parallel_ranges(rows, rows_per_task(cols), [=](Index begin, Index end) {
+    for (Index row = begin; row < end; ++row) {
+      const float* in = px + row * cols;
+      const float* grad = pdy + row * cols;
+      float* out = pdx + row * cols;
+      const Floats m = splat(pmean[row]);
+      const Floats r = splat(prstd[row]);
+      // With h = dy * gain: dx = rstd (h - mean(h) - xhat mean(h xhat))
+      Floats h_sum{}, h_xhat_sum{};
+      for_lanes(
+          cols, [&](Index i, Index count) __attribute__((always_inline)) {
+            const Floats h = load(grad + i, count) * load(pgain + i, count);
+            h_sum += h;
+            h_xhat_sum += h * ((load(in + i, count) - m) * r);
+          });
+      const Floats h_mean = splat(sum(h_sum) / static_cast<float>(cols));
+      const Floats h_xhat_mean = splat(sum(h_xhat_sum) / static_cast<float>(cols));
+      for_lanes(
+          cols, [&](Index i, Index count) __attribute__((always_inline)) {
+            const Floats h = load(grad + i, count) * load(pgain + i, count);
+            const Floats xhat = (load(in + i, count) - m) * r;
+            store(out + i, (h - h_mean - xhat * h_xhat_mean) * r, count);
+          });
+    }
+  });
+}
+
+namespace {
+
+constexpr Index strip = 64;  // columns of a task
+
+}  // namespace
+
+void layer_norm_backward_weight(Stream& stream, Index rows, Index cols, In x, In mean, In rstd, In dy,
+                                bool accumulate_gain, Out dgain, bool accumulate_bias, Out dbias) {
+  const float* px = floats(x);
+  const float* pmean = floats(mean);
+  const float* prstd = floats(rstd);
+  const float* pdy = floats(dy);
+  float* pdgain = floats(dgain);
+  float* pdbias = floats(dbias);
+  stream.pool().parallel_ranges(cols, strip, [=](Index begin, Index end) {
+    double gain_sum[strip] = {}, bias_sum[strip] = {};
+    const Index width = end - begin;
+    for (Index row = 0; row < rows; ++row) {
+      const float* in = px + row * cols + begin;
+      const float* grad = pdy + row * cols + begin;
+      const float m = pmean[row], r = prstd[row];
+      if (width == strip) {
+        for (Index i = 0; i < strip; ++i) {
+          gain_sum[i] += static_cast<double>(grad[i] * ((in[i] - m) * r));
+          bias_sum[i] += static_cast<double>(grad[i]);
+        }
+      } else {
+        for (Index i = 0; i < width; ++i) {
+          gain_sum[i] += static_cast<double>(grad[i] * ((in[i] - m) * r));
+          bias_sum[i] += static_cast<double>(grad[i]);
+        }
+      }
+    }
+    for (Index i = 0; i < width; ++i) {
+      const auto g = static_cast<float>(gain_sum[i]);
+      const auto b = static_cast<float>(bias_sum[i]);
+      if (pdgain) pdgain[begin + i] = accumulate_gain ? pdgain[begin + i] + g : g;
+      if (pdbias) pdbias[begin + i] = accumulate_bias ? pdbias[begin + i] + b : b;
+    }
+  });
+}
+
+}  // namespace penstock::kernels::cpu::PENSTOCK_ISA

@@ -1,0 +1,40 @@
+// Which model: a bundled preset with overrides, as flags, TOML files and checkpoints describe it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "models/gpt2.h"
+
+namespace penstock {
+
+/// What --model and its overrides say; an absent one keeps the preset's value.
+struct ModelOverrides {
+  std::optional<Index> layers, hidden, heads, kv_heads, ffn, vocabulary, sequence_length;
+  std::optional<double> dropout;
+  std::optional<bool> tied_embeddings;
+};
+
+struct ModelConfig {
+  std::string name;  ///< of the preset
+  Gpt2Config gpt2;
+
+  /// Positions: the default, and the most, for --seq-len.
+  Index sequence_length() const { return gpt2.positions; }
+  Index vocabulary() const { return gpt2.vocabulary; }
+  Index layers() const { return gpt2.layers; }
+
+  Model build() const { return make_gpt2(name, gpt2); }
+  nlohmann::json to_json() const;
+  /// Throws ValueError naming what is missing or wrong; `where` begins the message.
+  static ModelConfig from_json(const nlohmann::json& json, const std::string& where);
+};
+
+/// Names that --model knows.
+std::vector<std::string> model_names();
+
+/// Throws ValueError, naming the flag, for an unknown name, one whose family is not yet built, or values that contradict.
+ModelConfig configure_model(const std::string& name, const ModelOverrides& overrides);
+
+}  // namespace penstock

@@ -1,0 +1,40 @@
+// Model: an ordered list of blocks, a loss, and the table of its parameters.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/block.h"
+
+namespace penstock {
+
+/// Sum of the loss over the valid targets of a micro-batch, as one fp64; its gradient is seeded with 1 / valid targets of the
+/// whole global batch.
+using LossFunction = std::function<Variable(const Variables& outputs, const Tensors& targets)>;
+
+class Model {
+ public:
+  Model() = default;
+  Model(std::string name, std::vector<std::unique_ptr<Block>> blocks, LossFunction loss);
+
+  const std::string& name() const { return name_; }
+  int size() const { return static_cast<int>(blocks_.size()); }
+  const Block& block(int index) const { return *blocks_[static_cast<std::size_t>(index)]; }
+  const LossFunction& loss() const { return loss_; }
+  /// Every parameter once, in model order.
+  const std::vector<ParameterRecord>& parameters() const { return parameters_; }
+  /// Elements of all parameters, a tied one counted once.
+  Index parameter_count() const;
+  /// Sum of the blocks' layers.
+  int layers() const;
+
+ private:
+  std::string name_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  LossFunction loss_;
+  std::vector<ParameterRecord> parameters_;
+};
+
+}  // namespace penstock

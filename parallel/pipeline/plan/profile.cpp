@@ -1,0 +1,50 @@
+// profile_blocks: each block on a tape of its own, on meta.
+#include "parallel/pipeline/plan/profile.h"
+
+#include <numeric>
+
+#include "nn/weight_store.h"
+
+namespace penstock {
+
+std::vector<BlockProfile> profile_blocks(const Model& model, BatchSource& source, Index step, SequenceSpan sequences) {
+  RankContext context({.device = {DeviceKind::meta, 0}});
+  std::vector<int> all(static_cast<std::size_t>(model.size()));
+  std::iota(all.begin(), all.end(), 0);
+  WeightStore weights(context, model, all, {.gradients = true});
+  const MicroBatch batch = source.load(context, step, sequences, true, true);
+
+  std::vector<BlockProfile> profiles;
+  Tensors values = batch.inputs;
+  Stream& stream = context.stream();
+  for (int b = 0; b < model.size(); ++b) {
+    Tape tape(context, &weights);
+    BlockContext block_context{.rank = &context, .weights = &weights, .tape = &tape, .mode = Mode::train, .block = b,
+                               .sequence_ids = batch.sequence_ids, .positions = batch.positions, .segment_ids = batch.segment_ids};
+    BlockProfile profile;
+    Variables inputs;
+    for (const Tensor& v : values) inputs.push_back(tape.input(v, b > 0 && TensorSpec{v.shape(), v.dtype()}.has_gradient()));
+    double before = stream.flops();
+    const auto spent = [&] { return stream.flops() - std::exchange(before, stream.flops()); };
+    Variables outputs = model.block(b).forward(inputs, block_context);
+    values.clear();
+    for (const Variable& v : outputs) {
+      values.push_back(v.tensor());
+      profile.outputs.push_back({v.shape(), v.tensor().dtype()});
+    }
+    Tensors gradients = values;
+    if (b == model.size() - 1) {
+      outputs = {model.loss()(outputs, batch.targets)};
+      gradients = {Tensor::empty(context, outputs[0].shape())};
+    }
+    profile.forward_flops = spent();
+    tape.backward_input(outputs, gradients);
+    profile.input_flops = spent();
+    tape.backward_weight();
+    profile.weight_flops = spent();
+    profiles.push_back(std::move(profile));
+  }
+  return profiles;
+}
+
+}  // namespace penstock

@@ -1,0 +1,257 @@
+// Executor: the loop over a rank's actions.
+#include "parallel/pipeline/runtime/executor.h"
+
+#include <chrono>
+
+namespace penstock {
+namespace {
+
+enum Direction : int { forward_, backward_ };
+
+// How far ahead of the running action receives are posted: enough for the next forward and the next backward of any
+// one-forward-one-backward rhythm, so that both directions are in flight while the rank computes.
+constexpr std::size_t receives_ahead = 8;
+
+/// One tag a message of the plan, so that receives may be posted in any order.
+int tag_of(const Plan& plan, const MessageHeader& header) {
+  constexpr Index parts = 16;
+  const Index boundary = header.stage * Index{2} + header.direction;
+  return narrow<int>((boundary * plan.micro_batches + header.micro_batch) * parts + header.part % parts);
+}
+
+}  // namespace
+
+struct Executor::Pass {
+  const Plan& plan;
+  BatchSource& source;
+  const PassOptions& options;
+  std::vector<Action> actions;
+  std::size_t posted = 0;  // receives among the actions before this one are posted
+  Index batch = 0;
+  std::map<Index, Tensor> losses;  // by micro-batch
+  PassResult result;
+
+  SequenceSpan span(Index micro_batch) const { return micro_batch_span(batch, options.micro_batch_size, micro_batch); }
+};
+
+Executor::Executor(const ExecutorSetup& setup) : setup_(setup), state_(*setup.context) {
+  setup_.context->set_between_ops([pipeline = setup_.pipeline] { pipeline->progress(); });
+}
+
+void Executor::reset() {
+  boundaries_.clear();
+  flights_.clear();
+  sends_.clear();
+}
+
+double Executor::now() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string Executor::waiter(const Action& action) const {
+  return fmt::format("rank {}, stage {}, micro-batch {}: {}", setup_.pipeline->rank(), action.stage, action.micro_batch,
+                     to_text(action));
+}
+
+/// What crosses the boundary in front of `stage`.
+const std::vector<TensorSpec>& Executor::edge(Pass& pass, Index stage, Index micro_batch) {
+  const SequenceSpan span = pass.span(micro_batch);
+  // The geometry of a micro-batch is its number of sequences and what the source says of their shape.
+  RankContext meta({.device = {DeviceKind::meta, 0}});
+  const MicroBatch geometry = pass.source.load(meta, pass.options.step, span, true, false);
+  std::vector<Index> key;
+  for (const Tensor& t : geometry.inputs) key.insert(key.end(), t.shape().sizes().begin(), t.shape().sizes().end());
+  auto place = profiles_.find(key);
+  if (place == profiles_.end())
+    place = profiles_.emplace(key, profile_blocks(*setup_.model, pass.source, pass.options.step, span)).first;
+  return place->second[static_cast<std::size_t>(setup_.partition[static_cast<std::size_t>(stage)].begin - 1)].outputs;
+}
+
+void Executor::post_receive(Pass& pass, const Action& receive) {
+  const int direction = receive.kind == ActionKind::RECV_F ? forward_ : backward_;
+  const Index stage = receive.stage, boundary = direction == forward_ ? stage : stage + 1;
+  const Index from = pass.plan.rank_of(direction == forward_ ? stage - 1 : stage + 1, receive.micro_batch);
+  Boundary incoming;
+  int part = 0;
+  for (const TensorSpec& spec : edge(pass, boundary, receive.micro_batch)) {
+    const bool sent = direction == forward_ || spec.has_gradient();
+    incoming.tensors.push_back(sent ? Tensor::empty(*setup_.context, spec.shape, spec.dtype, MemoryKind::communication) : Tensor());
+    if (sent) {
+      const MessageHeader header{static_cast<std::int32_t>(boundary), static_cast<std::int32_t>(receive.micro_batch), direction, part};
+      incoming.works.push_back(setup_.pipeline->recv(incoming.tensors.back(), static_cast<int>(from),
+                                                     tag_of(pass.plan, header), header, setup_.context->stream()));
+    }
+    ++part;
+  }
+  boundaries_[{direction, boundary, receive.micro_batch}] = std::move(incoming);
+}
+
+/// Gives values to the stage on the other side of a boundary when it lives on this rank; otherwise they wait for their SEND.
+void Executor::hand_on(Pass&, int direction, Index boundary, Index micro_batch, Tensors values) {
+  boundaries_[{direction, boundary, micro_batch}] = {std::move(values), {}};
+}
+
+Tensors Executor::take(Pass&, int direction, Index boundary, Index micro_batch) {
+  const auto place = boundaries_.find({direction, boundary, micro_batch});
+  const Action receive{direction == forward_ ? ActionKind::RECV_F : ActionKind::RECV_B,
+                       direction == forward_ ? boundary : boundary - 1, micro_batch};
+  require<ValueError>(place != boundaries_.end(), "{}: nothing was received; the plan lacks this action", waiter(receive));
+  for (Work& work : place->second.works) work.host_wait(setup_.context->deadline_seconds(), waiter(receive));
+  Tensors values = std::move(place->second.tensors);
+  boundaries_.erase(place);
+  return values;
+}
+
+void Executor::send(Pass& pass, const Action& action) {
+  const int direction = action.kind == ActionKind::SEND_F ? forward_ : backward_;
+  const Index boundary = direction == forward_ ? action.stage + 1 : action.stage;
+  const Index to = pass.plan.rank_of(direction == forward_ ? action.stage + 1 : action.stage - 1, action.micro_batch);
+  int part = 0;
+  for (const Tensor& value : take(pass, direction, boundary, action.micro_batch)) {
+    const MessageHeader header{static_cast<std::int32_t>(boundary), static_cast<std::int32_t>(action.micro_batch), direction, part++};
+    if (!value.defined()) continue;  // no gradient exists for this part
+    sends_.emplace_back(action, setup_.pipeline->send(value.contiguous(MemoryKind::communication), static_cast<int>(to),
+                                                      tag_of(pass.plan, header), header, setup_.context->stream()));
+  }
+  std::erase_if(sends_, [](auto& s) { return s.second.test(); });
+}
+
+void Executor::forward(Pass& pass, const Action& action) {
+  const Index stage = action.stage, mb = action.micro_batch;
+  const bool first = stage == 0, last = stage + 1 == pass.plan.stages;
+  const bool train = pass.options.mode == Mode::train;
+  Tensors values = first ? Tensors{} : take(pass, forward_, stage, mb);
+
+  const double start = now();
+  RankContext& context = *setup_.context;
+  MicroBatch batch = pass.source.load(context, pass.options.step, pass.span(mb), first, last && pass.options.loss);
+  if (first) values = std::move(batch.inputs);
+  Flight flight;
+  if (train) flight.tape = std::make_unique<Tape>(context, setup_.weights);
+  for (Tensor& value : values) {
+    const bool gradient = !first && TensorSpec{value.shape(), value.dtype()}.has_gradient();
+    flight.inputs.push_back(train ? flight.tape->input(value, gradient) : Variable(value));
+  }
+  values.clear();
+  BlockContext block{.rank = &context, .weights = setup_.weights, .tape = flight.tape.get(), .mode = pass.options.mode,
+                     .state = state_.get(), .seed = setup_.seed, .weight_version = setup_.weights->version(),
+                     .sequence_ids = batch.sequence_ids, .positions = batch.positions, .segment_ids = batch.segment_ids};
+  Variables current = flight.inputs;
+  for (Variable& input : flight.inputs) input.drop_value();
+  const BlockRange range = setup_.partition[static_cast<std::size_t>(stage)];
+  for (block.block = range.begin; block.block < range.end; ++block.block) {
+    try {
+      current = setup_.model->block(block.block).forward(current, block);
+    } catch (Error& e) {
+      e.add_context(fmt::format("{} in block {}", to_text(action), setup_.model->block(block.block).name()));
+      throw;
+    }
+  }
+  if (last) {
+    if (pass.options.on_output) pass.options.on_output(mb, current);
+    if (pass.options.loss) {
+      current = {setup_.model->loss()(current, batch.targets)};
+      pass.losses[mb] = current[0].tensor();
+    }
+  } else {
+    Tensors out;
+    for (const Variable& v : current) out.push_back(v.tensor());
+    hand_on(pass, forward_, stage + 1, mb, std::move(out));
+  }
+  if (train) {
+    for (Variable& v : current) v.drop_value();
+    flight.outputs = std::move(current);
+    flights_[{stage, mb}] = std::move(flight);
+  }
+  pass.result.actions.push_back({action, start, now()});
+}
+
+void Executor::backward(Pass& pass, const Action& action) {
+  const Index stage = action.stage, mb = action.micro_batch;
+  const bool last = stage + 1 == pass.plan.stages;
+  const auto place = flights_.find({stage, mb});
+  require<ValueError>(place != flights_.end(), "{}: no forward of this micro-batch is in flight", to_text(action));
+  Flight& flight = place->second;
+  if (action.kind == ActionKind::W) {
+    const double start = now();
+    flight.tape->backward_weight();
+    flights_.erase(place);
+    pass.result.actions.push_back({action, start, now()});
+    return;
+  }
+  Tensors gradients = last ? Tensors{state_.loss_seed()} : take(pass, backward_, stage + 1, mb);
+  const double start = now();
+  if (action.kind == ActionKind::B)
+    flight.tape->backward(flight.outputs, gradients);
+  else
+    flight.tape->backward_input(flight.outputs, gradients);
+  gradients.clear();
+  if (stage > 0) {
+    Tensors out;
+    const std::vector<TensorSpec>& specs = edge(pass, stage, mb);
+    for (std::size_t i = 0; i < flight.inputs.size(); ++i) {
+      if (!flight.inputs[i].requires_grad()) {
+        out.emplace_back();
+        continue;
+      }
+      Tensor gradient = flight.tape->take_grad(flight.inputs[i]);
+      // A value that nothing depends on has a gradient of zeros on the wire: both sides agree on what is sent.
+      out.push_back(gradient.defined() ? gradient : Tensor::zeros(*setup_.context, specs[i].shape, specs[i].dtype));
+    }
+    hand_on(pass, backward_, stage, mb, std::move(out));
+  }
+  if (action.kind == ActionKind::B) flights_.erase(place);
+  pass.result.actions.push_back({action, start, now()});
+}
+
+PassResult Executor::run(const Plan& plan, BatchSource& source, const PassOptions& options) {
+  require<ValueError>(boundaries_.empty() && flights_.empty() && sends_.empty(),
+                      "the executor holds parts of a pass that failed; reset() it first");
+  require<ValueError>(plan.lowered && plan.pp == setup_.pipeline->size(), "a lowered plan for {} ranks wanted, not {} for {}",
+                      setup_.pipeline->size(), plan.schedule, plan.pp);
+  require<ValueError>(plan.stages == static_cast<Index>(setup_.partition.size()), "a plan with {} stages, a partition with {}",
+                      plan.stages, setup_.partition.size());
+  Pass pass{plan, source, options, plan.actions(setup_.pipeline->rank()), 0, source.batch(options.step), {}, {}};
+  require<ValueError>(div_up(pass.batch, options.micro_batch_size) == plan.micro_batches,
+                      "{} sequences in micro-batches of {} are not the plan's {}", pass.batch, options.micro_batch_size,
+                      plan.micro_batches);
+  state_.set(options.state);
+  for (std::size_t i = 0; i < pass.actions.size(); ++i) {
+    for (; pass.posted < pass.actions.size() && pass.posted <= i + receives_ahead; ++pass.posted)
+      if (is_receive(pass.actions[pass.posted].kind)) post_receive(pass, pass.actions[pass.posted]);
+    const Action& action = pass.actions[i];
+    switch (action.kind) {
+      case ActionKind::F: forward(pass, action); break;
+      case ActionKind::B:
+      case ActionKind::I:
+      case ActionKind::W: backward(pass, action); break;
+      case ActionKind::OVERLAP_F_B:
+        for (const Action& half : parts(action)) half.kind == ActionKind::F ? forward(pass, half) : backward(pass, half);
+        break;
+      case ActionKind::SEND_F:
+      case ActionKind::SEND_B: send(pass, action); break;
+      case ActionKind::RECV_F:
+      case ActionKind::RECV_B: break;  // posted ahead; the consumer waits
+      case ActionKind::REDUCE_GRAD:
+      case ActionKind::STEP:
+        collect_losses(pass);
+        if (options.optimizer_action) options.optimizer_action(action, pass.result);
+        break;
+      default: throw ValueError("{}: the executor does not run this kind of action yet", to_text(action));
+    }
+    setup_.context->between_ops();
+  }
+  for (auto& [action, work] : sends_) work.host_wait(setup_.context->deadline_seconds(), waiter(action));
+  sends_.clear();
+  collect_losses(pass);
+  return std::move(pass.result);
+}
+
+/// Reads the losses from the device, once all forwards ran.
+void Executor::collect_losses(Pass& pass) {
+  if (!pass.result.loss_sums.empty()) return;
+  for (const auto& [micro_batch, loss] : pass.losses)
+    pass.result.loss_sums.push_back(loss.is_meta() ? 0.0 : loss.item());
+}
+
+}  // namespace penstock

@@ -1,0 +1,73 @@
+// TrainingStep: one optimizer step of a rank: its actions, the sum of tied gradients, the norm, clipping and the update.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nn/optimizer.h"
+#include "parallel/pipeline/runtime/executor.h"
+
+namespace penstock {
+
+/// What ends a run early.
+enum class StopRequest : std::uint8_t { none, interrupt, terminate };
+
+struct TrainingSetup {
+  RankContext* context = nullptr;
+  Communicator* pipeline = nullptr;
+  const Model* model = nullptr;
+  Plan plan;            ///< lowered, with REDUCE_GRAD and STEP
+  Partition partition;
+  Optimizer* optimizer = nullptr;
+  Index micro_batch_size = 1;
+  std::uint64_t seed = 0;
+  double clip = 1.0;    ///< largest gradient norm; 0: off
+  /// Whether this rank was asked to stop after the running step; every rank learns of it with the norm.
+  std::function<StopRequest()> stop_request = {};
+  /// Sees the step's gradients, summed and before clipping.
+  std::function<void(Index step, const WeightStore&)> on_gradients = {};
+};
+
+struct StepOutcome {
+  double loss = 0;       ///< mean over the valid targets of the global batch; the same on all ranks
+  double grad_norm = 0;  ///< before clipping
+  bool skipped = false;  ///< loss or gradient not finite: nothing was changed
+  StopRequest stop = StopRequest::none;  ///< of any rank
+  std::vector<TimedAction> actions;
+};
+
+class TrainingStep {
+ public:
+  /// Allocates weights, gradients and optimizer state of the rank's blocks; values are not set yet (see `weights`).
+  explicit TrainingStep(const TrainingSetup& setup);
+
+  /// Runs a step at a learning rate. All ranks take part.
+  StepOutcome run(BatchSource& source, Index step, double learning_rate);
+
+  WeightStore& weights() { return weights_; }
+  Executor& executor() { return executor_; }
+  const TrainingSetup& setup() const { return setup_; }
+  /// Updates made so far (skipped steps do not count).
+  Index updates() const { return updates_; }
+  void set_updates(Index updates) { updates_ = updates; }
+  int rank_of_block(int block) const;
+
+ private:
+  void reduce_gradients();
+  /// Loss, norm, clip factor and stop requests, agreed by all ranks; then the update, unless something is not finite.
+  void finish_step(StepState state, const std::vector<double>& loss_sums, Index valid, StepOutcome& outcome);
+
+  TrainingSetup setup_;
+  WeightStore weights_;
+  Executor executor_;
+  DeviceStepState update_state_;
+  Index updates_ = 0;
+};
+
+/// Blocks of a rank under a plan and a partition, ascending.
+std::vector<int> blocks_of_rank(const Plan& plan, const Partition& partition, Index rank);
+
+/// Peak bytes of every rank, found by running one training step of each on the meta device. Nothing is allocated.
+std::vector<Index> predict_peak_bytes(const TrainingSetup& like, BatchSource& source);
+
+}  // namespace penstock

@@ -1,0 +1,98 @@
+// Matrix products against a triple loop in double.
+#include "kernels/reference/reference.h"
+#include "kernels/support.h"
+
+namespace penstock::kernels::test {
+namespace {
+
+std::string text(const GemmShape& s) {
+  return "M " + std::to_string(s.m) + " N " + std::to_string(s.n) + " K " + std::to_string(s.k) +
+         (s.transpose_a ? " A^T" : "") + (s.transpose_b ? " B^T" : "") + (s.accumulate ? " accumulate" : "");
+}
+
+/// One product with one to three threads: equal bits, and the triple loop's values.
+void check_gemm(const GemmShape& s, bool with_bias) {
+  const auto a = random_floats(s.m * s.k, 21), b = random_floats(s.k * s.n, 22),
+             bias = random_floats(s.n, 23);
+  const auto start = random_floats(s.m * s.n, 24);
+  std::vector<double> expected = to_double(start);
+  reference::gemm(s.m, s.n, s.k, s.transpose_a, s.transpose_b, to_double(a), to_double(b),
+                  with_bias ? to_double(bias) : std::vector<double>{}, s.accumulate, expected);
+  std::vector<float> first;
+  for (int threads = 1; threads <= 3; ++threads) {
+    Buffer<float> c = s.accumulate ? Buffer<float>(start) : Buffer<float>(s.m * s.n);
+    gemm(stream_of(threads), s, in(a), in(b), with_bias ? in(bias) : In{}, c);
+    if (threads == 1) {
+      first = c.values();
+      // Products of unit normals: partial sums grow as sqrt(K), and so do their roundings' random walk.
+      const double k = static_cast<double>(s.k);
+      expect_close(first, expected, 2 * unit, 3 * unit * (k + 2) + 2 * unit, text(s));
+    } else {
+      expect_same_bits(first, c.values(), text(s) + " with " + std::to_string(threads) + " threads");
+    }
+  }
+}
+
+TEST(Gemm, OddSizesAllTransposes) {
+  for (const auto& [m, n, k] : std::vector<std::array<Index, 3>>{
+           {1, 1, 1}, {3, 1, 31}, {1, 33, 7}, {31, 32, 33}, {65, 17, 3}, {17, 129, 64}, {200, 300, 50}})
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true})
+        for (const bool accumulate : {false, true})
+          for (const bool bias : {false, true}) check_gemm({m, n, k, ta, tb, accumulate}, bias);
+}
+
+TEST(Gemm, SeveralTiles) {
+  check_gemm({1030, 40, 96, false, true, false}, true);
+  check_gemm({40, 1030, 96, true, false, true}, false);
+  check_gemm({513, 770, 65, false, false, false}, true);
+}
+
+TEST(Gemm, EmptySizes) {
+  const std::vector<float> none, bias{1, 2, 3};
+  Buffer<float> c(6), kept(std::vector<float>{1, 2, 3, 4, 5, 6}), nothing(0);
+  gemm(stream_of(2), {2, 3, 0}, in(none), in(none), in(bias), c);
+  EXPECT_EQ(c.values(), (std::vector<float>{1, 2, 3, 1, 2, 3}));
+  gemm(stream_of(2), {2, 3, 0}, in(none), in(none), In{}, c);
+  EXPECT_EQ(c.values(), std::vector<float>(6, 0.0f));
+  gemm(stream_of(2), {2, 3, 0, false, false, true}, in(none), in(none), In{}, kept);
+  EXPECT_EQ(kept.values(), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  gemm(stream_of(2), {0, 3, 4}, in(none), in(none), In{}, nothing);
+  gemm(stream_of(2), {3, 0, 4}, in(none), in(none), In{}, nothing);
+}
+
+// The same call gives the same bits, also right after others (known fault 8).
+TEST(Gemm, RepeatedTwentyTimes) {
+  const GemmShape s{257, 384, 128, false, true};
+  const auto a = random_floats(s.m * s.k, 25), b = random_floats(s.k * s.n, 26);
+  std::vector<float> first;
+  for (int i = 0; i < 20; ++i) {
+    Buffer<float> c(s.m * s.n);
+    gemm(stream_of(1 + i % 3), s, in(a), in(b), In{}, c);
+    if (i == 0) first = c.values();
+    expect_same_bits(first, c.values(), "repetition " + std::to_string(i));
+  }
+}
+
+TEST(Gemm, NanAndInfinityReachTheResult) {
+  std::vector<float> a(16 * 16, 1.0f), b(16 * 16, 1.0f);
+  a[0] = nan;
+  b[5] = inf;  // row 0, column 5
+  Buffer<float> c(16 * 16);
+  gemm(stream_of(1), {16, 16, 16}, in(a), in(b), In{}, c);
+  for (std::size_t j = 0; j < 16; ++j) EXPECT_TRUE(std::isnan(c.values()[j]));
+  for (std::size_t i = 1; i < 16; ++i) EXPECT_EQ(c.values()[16 * i + 5], inf);
+  EXPECT_EQ(c.values()[17], 16.0f);
+}
+
+TEST(Gemm, NegativeSizesAreRefused) {
+  Buffer<float> c(1);
+  const std::vector<float> one{1};
+  const auto message = message_of<ShapeError>([&] {
+    gemm(stream_of(1), {-1, 2, 3}, in(one), in(one), In{}, c);
+  });
+  EXPECT_NE(message.find("-1"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace penstock::kernels::test
