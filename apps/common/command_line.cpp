@@ -119,7 +119,7 @@ void Command::texts(const std::string& flag, std::vector<std::string>& values, c
                     const std::string& help) {
   Flag& entry = add(flag, type, help);
   entry.repeatable = true;
-  entry.option->expected(1, -1);
+  entry.option->expected(1, -1)->allow_extra_args();
   entry.assign = [&values](const std::vector<std::string>& texts) { values = texts; };
   entry.current = [&values] { return json_of(values); };
 }

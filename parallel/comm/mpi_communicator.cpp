@@ -1,6 +1,6 @@
 // Communicator over MPI: Isend and Irecv, an envelope in front of each tensor, tests instead of waits.
 #include <algorithm>
-#include <cstring>
+#include <map>
 #include <utility>
 
 #include "parallel/comm/envelope.h"
@@ -43,6 +43,11 @@ class Transfer final : public Work::State, public Activity {
         incoming_(envelope),
         tensor_(tensor) {}
 
+  /// The receive posted before this one under the same peer and tag. Their envelopes complete in this order,
+  /// but may be seen complete in the other one; the payloads must be asked for in order.
+  void set_behind(std::weak_ptr<Transfer> previous) { previous_ = std::move(previous); }
+  bool awaits_envelope() const { return next_ == 0; }
+
   /// Throws CommError when MPI refuses.
   void start() {
     start_requests(reinterpret_cast<std::byte*>(&incoming_), sizeof incoming_, sizeof incoming_, tag_);
@@ -64,6 +69,8 @@ class Transfer final : public Work::State, public Activity {
   }
 
   void advance() override {
+    if (next_ == 0)
+      if (const auto previous = previous_.lock(); previous && previous->awaits_envelope()) return;
     while (next_ < requests_.size()) {
       int flag = 0;
       MPI_Status status{};
@@ -131,6 +138,7 @@ class Transfer final : public Work::State, public Activity {
   }
 
   std::shared_ptr<Core> core_;
+  std::weak_ptr<Transfer> previous_;
   bool receives_;
   int peer_, peer_name_, tag_, tag_name_;  // as MPI knows them, and as people do: job rank, the caller's tag
   Envelope envelope_, incoming_;
@@ -279,6 +287,12 @@ class MpiCommunicator final : public Communicator {
                                                Envelope::of(header, tensor), tensor);
     core_->add(
         transfer);  // first, so that a failure half-way leaves nothing behind that MPI still reads or writes
+    if (receives) {
+      std::weak_ptr<Transfer>& last = last_receive_[{peer, tag}];
+      transfer->set_behind(std::exchange(last, transfer));
+      if (last_receive_.size() > 256)
+        std::erase_if(last_receive_, [](const auto& entry) { return entry.second.expired(); });
+    }
     transfer->start();
     return Work(std::move(transfer));
   }
@@ -305,6 +319,7 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm communicator_;
   std::vector<int> members_;  // job ranks, by rank of this group
   int rank_ = 0;
+  std::map<std::pair<int, int>, std::weak_ptr<Transfer>> last_receive_;  // by peer and tag
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "kernels/cpu/isa/small_product.h"
+#include "kernels/cpu/isa/transpose.h"
 #include "kernels/cpu/isa/vector_math.h"
 
 namespace penstock::kernels::cpu::PENSTOCK_ISA {
@@ -58,23 +59,34 @@ struct QueryBlock {
 /// Puts -infinity where a query does not see a key. scores (n keys, 64 queries)
 void mask_scores(const QueryBlock& q, Index key, Index n, float* scores) {
   const AttentionShape& s = *q.shape;
-  for (Index j = 0; j < n; ++j)
-    for (Index i = 0; i < block; ++i) {
-      const Index position = q.first_position() + i;
-      const Index at = key + j;
-      const bool seen = i < q.count && (!s.causal || at <= position) &&
-                        (s.window == 0 || at > position - s.window) &&
-                        (!q.segments || q.segments[at] == q.segments[position]);
-      if (!seen) scores[j * block + i] = -infinity;
-    }
+  for (Index j = 0; j < n; ++j) {
+    // Queries begin..end-1 of the block see the key, as far as order and window go.
+    float* row = scores + j * block;
+    const Index distance = key + j - q.first_position();
+    Index begin = 0, end = q.count;
+    if (s.causal && distance > begin) begin = distance < block ? distance : block;
+    if (s.window > 0 && distance + s.window < end) end = distance + s.window;
+    for (Index i = 0; i < begin; ++i) row[i] = -infinity;
+    for (Index i = end > begin ? end : begin; i < block; ++i) row[i] = -infinity;
+    if (q.segments)
+      for (Index i = begin; i < end; ++i)
+        if (q.segments[key + j] != q.segments[q.first_position() + i]) row[i] = -infinity;
+  }
 }
 
 /// to (head, 64) = the rows of `from` (count, head) as columns, times `factor`; columns beyond count are 0.
 void transpose_block(const float* from, Index stride, Index count, Index head, float factor, float* to) {
-  for (Index i = 0; i < count; ++i)
-    for (Index d = 0; d < head; ++d) to[d * block + i] = from[i * stride + d] * factor;
-  for (Index i = count; i < block; ++i)
-    for (Index d = 0; d < head; ++d) to[d * block + i] = 0.0f;
+  const Index whole = head / lanes * lanes;
+  for (Index i = 0; i < block; i += lanes)
+    for (Index d = 0; d < whole; d += lanes) {
+      Floats square[lanes];
+      for (Index r = 0; r < lanes; ++r)
+        square[r] = i + r < count ? load(from + (i + r) * stride + d) * splat(factor) : Floats{};
+      transpose(square);
+      for (Index r = 0; r < lanes; ++r) store(to + (d + r) * block + i, square[r]);
+    }
+  for (Index i = 0; i < block; ++i)
+    for (Index d = whole; d < head; ++d) to[d * block + i] = i < count ? from[i * stride + d] * factor : 0.0f;
 }
 
 struct Softmax {

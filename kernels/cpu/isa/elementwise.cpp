@@ -45,8 +45,9 @@ PENSTOCK_INLINE Floats clamped(const Floats& x) {
 }
 
 PENSTOCK_INLINE Floats gelu_sigmoid(const Floats& x) {
-  const Floats minus_two_u =
-      x * (splat(-two_root_two_over_pi) + splat(-two_root_two_over_pi * cubic) * x * x);
+  const Floats slope =
+      multiply_add(splat(-two_root_two_over_pi * cubic), x * x, splat(-two_root_two_over_pi));
+  const Floats minus_two_u = x * slope;
   return splat(1.0f) / (splat(1.0f) + exponential(minus_two_u));
 }
 

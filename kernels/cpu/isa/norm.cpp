@@ -24,9 +24,9 @@ void layer_norm_forward(Stream& stream, Index rows, Index cols, float eps, In x,
       Doubles low{}, high{};
       for_lanes(
           cols, [&](Index i, Index count) __attribute__((always_inline)) {
-            const Floats v = load(in + i, count);
-            low += low_half(v);
-            high += high_half(v);
+            const DoublePair v = load_double(in + i, count);
+            low += v.low;
+            high += v.high;
           });
       const auto m = static_cast<float>(sum(low + high) / static_cast<double>(cols));
       Floats squares{};

@@ -32,8 +32,8 @@ void adamw(Stream& stream, Index n, const AdamWSettings& settings, const StepSta
   const Floats rest2 = splat(static_cast<float>(1.0 - settings.beta2));
   const Floats keep = splat(static_cast<float>(1.0 - rate * settings.weight_decay));
   const Floats step_size = splat(static_cast<float>(rate / (1.0 - std::pow(settings.beta1, updates))));
-  const Floats root_correction2 =
-      splat(static_cast<float>(std::sqrt(1.0 - std::pow(settings.beta2, updates))));
+  const Floats over_root_correction2 =
+      splat(static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(settings.beta2, updates))));
   const Floats eps = splat(static_cast<float>(settings.eps));
   stream.pool().parallel_ranges(n, piece, [&](Index begin, Index end) {
     for_lanes(
@@ -42,7 +42,7 @@ void adamw(Stream& stream, Index n, const AdamWSettings& settings, const StepSta
           const Floats gradient = load(pg + i, count) * clip;
           const Floats first = beta1 * load(pm + i, count) + rest1 * gradient;
           const Floats second = beta2 * load(pv + i, count) + rest2 * (gradient * gradient);
-          const Floats denominator = square_root(second) / root_correction2 + eps;
+          const Floats denominator = square_root(second) * over_root_correction2 + eps;
           store(pm + i, first, count);
           store(pv + i, second, count);
           store(pp + i, load(pp + i, count) * keep - step_size * (first / denominator), count);

@@ -35,10 +35,9 @@ void sum_of_squares(Stream& stream, Index n, In x, Out workspace, Out result) {
     Doubles low{}, high{};
     for_lanes(
         end - begin, [&](Index i, Index count) __attribute__((always_inline)) {
-          const Floats v = load(px + begin + i, count);
-          const Doubles a = low_half(v), b = high_half(v);
-          low += a * a;
-          high += b * b;
+          const DoublePair v = load_double(px + begin + i, count);
+          low += v.low * v.low;
+          high += v.high * v.high;
         });
     partial[begin / sum_of_squares_block] = sum(low + high);
   });

@@ -13,20 +13,19 @@ struct Strided {
   Index row, column;
 };
 
-// Registers of the inner block: `block_rows` rows of `block_vectors` vectors of sixteen accumulate in
-// registers.
+// The inner block: `block_rows` rows of `block_vectors` vectors accumulate in registers.
 #if defined(__AVX512F__)
-inline constexpr Index block_rows = 6, block_vectors = 4;
+inline constexpr Index block_rows = 6, block_vectors = 4;  // 24 of 32
 #elif defined(__AVX2__)
-inline constexpr Index block_rows = 6, block_vectors = 1;
+inline constexpr Index block_rows = 6, block_vectors = 2;  // 12 of 16
 #else
-inline constexpr Index block_rows = 2, block_vectors = 1;
+inline constexpr Index block_rows = 4, block_vectors = 2;  // 8 of 16
 #endif
 
 template <Index Rows, Index Vectors>
 PENSTOCK_INLINE void product_block(Index k, Strided a, const float* b, Index b_stride, float* c,
                                    Index c_stride, bool add, Index last) {
-  // `last` is the number of lanes of the last vector, 16 unless Vectors is 1.
+  // `last` is the number of columns in the last vector, all of it unless Vectors is 1.
   Floats sums[Rows][Vectors] = {};
   for (Index p = 0; p < k; ++p) {
     Floats row[Vectors];
@@ -34,7 +33,7 @@ PENSTOCK_INLINE void product_block(Index k, Strided a, const float* b, Index b_s
       row[v] = load(b + p * b_stride + v * lanes, v + 1 == Vectors ? last : lanes);
     for (Index r = 0; r < Rows; ++r) {
       const Floats factor = splat(a.data[r * a.row + p * a.column]);
-      for (Index v = 0; v < Vectors; ++v) sums[r][v] += factor * row[v];
+      for (Index v = 0; v < Vectors; ++v) sums[r][v] = multiply_add(factor, row[v], sums[r][v]);
     }
   }
   for (Index r = 0; r < Rows; ++r)

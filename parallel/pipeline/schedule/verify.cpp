@@ -36,83 +36,87 @@ std::optional<Violation> check_progress(const Plan& plan) {
   return circle(blocked, "order of dependencies");
 }
 
-/// REDUCE_GRAD and STEP: one pair a stage and update, each after exactly the backwards of its updates; STEP
-/// after its REDUCE_GRAD; ranks that share stages reduce them in one order.
-std::optional<Violation> check_optimizer(const Plan& plan) {
+constexpr const char* kOptimizer = "optimizer placement";
+
+/// What has been seen of one stage on one rank.
+struct StageUpdates {
+  Index own = 0;  // micro-batches that the rank runs at this stage
+  Index backwards = 0;
+  Index reductions = 0;
+  Index steps = 0;
+};
+
+/// REDUCE_GRAD and STEP of one rank: a pair a stage and update, each after exactly the backwards that its
+/// update takes, and nothing but STEPs after the STEPs of a plan with one update. Appends the stages to
+/// `reduced` in their order.
+std::optional<Violation> check_updates(const Plan& plan, Index rank, std::vector<Index>& reduced) {
   const Index period = plan.micro_batches_per_update;
-  std::vector<std::vector<Index>> reductions(plan.rows.size());  // stages in order, per rank
-  for (std::size_t rank = 0; rank < plan.rows.size(); ++rank) {
-    struct Count {
-      Index backwards = 0, reductions = 0, steps = 0, own = 0;
-    };
-    std::map<Index, Count> counts;
-    for (const Index stage : plan.stages_of(static_cast<Index>(rank))) counts[stage];
+  const bool one_update = period == plan.micro_batches;
+  std::map<Index, StageUpdates> stages;
+  for (const Index stage : plan.stages_of(rank))
     for (Index i = 0; i < plan.micro_batches; ++i)
-      for (auto& [stage, count] : counts)
-        if (plan.rank_of(stage, i) == static_cast<Index>(rank)) ++count.own;
-    const auto fault = [&](std::size_t position, const Action& action, std::string text) {
-      return Violation{static_cast<Index>(rank), static_cast<Index>(position), to_text(action),
-                       "optimizer placement", std::move(text)};
+      stages[stage].own += plan.rank_of(stage, i) == rank ? 1 : 0;
+  const auto& row = plan.rows[static_cast<std::size_t>(rank)];
+  bool stepped = false;
+  for (std::size_t position = 0; position < row.size(); ++position) {
+    if (!row[position]) continue;
+    const Action& action = *row[position];
+    const auto fault = [&](std::string text) {
+      return Violation{rank, static_cast<Index>(position), to_text(action), kOptimizer, std::move(text)};
     };
-    // How many backwards of the stage on this rank the next update covers: all of them in a plan with one
-    // update.
-    const auto covered = [&](const Count& count, Index updates) {
-      return period == plan.micro_batches ? count.own : std::min(count.own, updates * period);
-    };
-    bool stepped = false;
-    for (std::size_t position = 0; position < plan.rows[rank].size(); ++position) {
-      const Cell& cell = plan.rows[rank][position];
-      if (!cell) continue;
-      const Action& action = *cell;
-      const bool moves = is_compute(action.kind) || is_communication(action.kind);
-      if (stepped && period == plan.micro_batches && (moves || action.kind == ActionKind::REDUCE_GRAD))
-        return fault(position, action, "it comes after the rank's first STEP");
-      if (is_compute(action.kind))
-        for (const Action& part : parts(action))
-          if (part.kind == ActionKind::B || part.kind == ActionKind::W) ++counts[part.stage].backwards;
-      if (action.kind != ActionKind::REDUCE_GRAD && action.kind != ActionKind::STEP) continue;
-      const auto known = counts.find(action.stage);
-      if (known == counts.end()) return fault(position, action, "the rank does not hold this stage");
-      Count& count = known->second;
-      const bool reduce = action.kind == ActionKind::REDUCE_GRAD;
-      const Index updates = reduce ? ++count.reductions : ++count.steps;
-      if (count.backwards != covered(count, updates))
-        return fault(position, action,
-                     fmt::format("it stands after {} of the stage's backwards; the update takes {}",
-                                 count.backwards, covered(count, updates)));
-      if (reduce) {
-        reductions[rank].push_back(action.stage);
-      } else {
-        stepped = true;
-        if (count.steps != count.reductions)
-          return fault(position, action, "no REDUCE_GRAD of the stage precedes it");
-      }
-    }
-    for (const auto& [stage, count] : counts) {
-      const Index updates = period == plan.micro_batches ? 1 : count.own / period;
-      const auto missing = [&](const char* what, Index there) {
-        return Violation{static_cast<Index>(rank), -1, fmt::format("{}{}", stage, what),
-                         "optimizer placement", fmt::format("{} of {} are there", there, updates)};
-      };
-      if (count.reductions != updates) return missing("REDUCE_GRAD", count.reductions);
-      if (count.steps != updates) return missing("STEP", count.steps);
+    const bool reduces = action.kind == ActionKind::REDUCE_GRAD;
+    if (stepped && one_update && (reduces || is_compute(action.kind) || is_communication(action.kind)))
+      return fault("it comes after the rank's first STEP");
+    if (is_compute(action.kind))
+      for (const Action& part : parts(action))
+        if (part.kind == ActionKind::B || part.kind == ActionKind::W) ++stages[part.stage].backwards;
+    if (!reduces && action.kind != ActionKind::STEP) continue;
+    const auto known = stages.find(action.stage);
+    if (known == stages.end()) return fault("the rank does not hold this stage");
+    StageUpdates& stage = known->second;
+    const Index number = reduces ? ++stage.reductions : ++stage.steps;
+    const Index takes = one_update ? stage.own : std::min(stage.own, number * period);
+    if (stage.backwards != takes)
+      return fault(fmt::format("it stands after {} of the stage's backwards; the update takes {}",
+                               stage.backwards, takes));
+    if (reduces) {
+      reduced.push_back(action.stage);
+    } else {
+      stepped = true;
+      if (stage.steps != stage.reductions) return fault("no REDUCE_GRAD of the stage precedes it");
     }
   }
-  for (std::size_t a = 0; plan.placement.size() > 1 && a < plan.rows.size(); ++a) {
-    for (std::size_t b = 0; b < a; ++b) {
-      const auto shared = [&](std::size_t from, std::size_t with) {
-        std::vector<Index> stages;
-        for (const Index stage : reductions[from])
-          if (std::find(reductions[with].begin(), reductions[with].end(), stage) != reductions[with].end())
-            stages.push_back(stage);
-        return stages;
-      };
-      if (shared(a, b) != shared(b, a))
+  for (const auto& entry : stages) {
+    const StageUpdates& stage = entry.second;
+    const Index updates = one_update ? 1 : stage.own / period;
+    if (stage.reductions == updates && stage.steps == updates) continue;
+    const bool reduction = stage.reductions != updates;
+    const Action missing{reduction ? ActionKind::REDUCE_GRAD : ActionKind::STEP, entry.first};
+    return Violation{rank, -1, to_text(missing), kOptimizer,
+                     fmt::format("{} of {} are there", reduction ? stage.reductions : stage.steps, updates)};
+  }
+  return std::nullopt;
+}
+
+/// The stages in `from` that are also in `with`, in the order of `from`.
+std::vector<Index> shared(const std::vector<Index>& from, const std::vector<Index>& with) {
+  std::vector<Index> stages;
+  for (const Index stage : from)
+    if (std::find(with.begin(), with.end(), stage) != with.end()) stages.push_back(stage);
+  return stages;
+}
+
+std::optional<Violation> check_optimizer(const Plan& plan) {
+  std::vector<std::vector<Index>> reduced(plan.rows.size());
+  for (Index rank = 0; rank < plan.pp; ++rank)
+    if (auto violation = check_updates(plan, rank, reduced[static_cast<std::size_t>(rank)])) return violation;
+  if (plan.placement.size() < 2) return std::nullopt;
+  for (std::size_t a = 0; a < reduced.size(); ++a)
+    for (std::size_t b = 0; b < a; ++b)
+      if (shared(reduced[a], reduced[b]) != shared(reduced[b], reduced[a]))
         return Violation{
             static_cast<Index>(a), -1, "REDUCE_GRAD", "one order of collectives",
             fmt::format("ranks {} and {} reduce the stages that they share in different orders", b, a)};
-    }
-  }
   return std::nullopt;
 }
 

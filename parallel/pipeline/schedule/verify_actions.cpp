@@ -218,7 +218,11 @@ std::optional<Violation> check_paths(const Plan& plan) {
     for (const auto& path : paths) {
       const auto [other, added] = seen.try_emplace(path.first[stage], &path);
       if (added) continue;
-      const auto& usual = other->second->second.size() >= path.second.size() ? *other->second : path;
+      // (-carried, first micro-batch): the path that carries more, or was there first, is the usual one.
+      const auto weight = [](const std::vector<std::size_t>& carried) {
+        return std::pair{-std::ssize(carried), carried.front()};
+      };
+      const auto& usual = weight(other->second->second) < weight(path.second) ? *other->second : path;
       const auto& rare = &usual == &path ? *other->second : path;
       std::size_t parting = 0;
       while (rare.first[parting] == usual.first[parting]) ++parting;

@@ -77,13 +77,14 @@ std::optional<Violation> check_messages(const Plan& plan) {
 
   // What has to be there: a SEND and a RECV for every value whose maker and user are on different ranks.
   std::size_t expected = 0;
-  for (const auto& [key, maker] : makers) {
-    const auto& [kind, stage, micro_batch] = key;
-    const bool forward = kind == ActionKind::F;
-    const auto user = makers.find({kind, forward ? stage + 1 : stage - 1, micro_batch});
+  for (const auto& entry : makers) {
+    const Action made = action_of(entry.first);
+    const Place& maker = entry.second;
+    const bool forward = made.kind == ActionKind::F;
+    const auto user = makers.find({made.kind, made.stage + (forward ? 1 : -1), made.micro_batch});
     if (user == makers.end() || user->second.rank == maker.rank) continue;
     expected += 2;
-    const Action send{forward ? ActionKind::SEND_F : ActionKind::SEND_B, stage, micro_batch};
+    const Action send{forward ? ActionKind::SEND_F : ActionKind::SEND_B, made.stage, made.micro_batch};
     const Action receive = peer(send);
     const auto check = [&](const Action& action, const Place& neighbour,
                            bool after) -> std::optional<Violation> {

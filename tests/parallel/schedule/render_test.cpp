@@ -105,7 +105,7 @@ TEST(Render, TwoTimelinesShareOneScale) {
             "rank 0 │0█████████····················0▓▓▓▓▓▓▓▓▓==========│\n"
             "simulated\n"
             "rank 0 │0█████████0▓▓▓▓▓▓▓▓▓                              │\n"
-            "       0                                            10 s\n");
+            "       0                                               10 s\n");
   simulated.unit = "";
   EXPECT_THROW(render({{"measured", measured}, {"simulated", simulated}}, options), ValueError);
 }

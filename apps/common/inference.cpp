@@ -1,0 +1,53 @@
+// InferenceFlags and InferenceModel.
+#include "apps/common/inference.h"
+
+namespace penstock {
+
+void InferenceFlags::define(Command& root) {
+  root.group("Model");
+  root.text("from", from, "DIR", "checkpoint: a step's directory, or the directory of steps (then the newest)");
+  root.text("tokenizer", tokenizer, "byte", "how text becomes tokens (default: the checkpoint's)");
+  root.not_yet("dtype", "fp32|bf16", "compute type", {"fp32"});
+  root.not_yet("device", "cpu|cuda|cuda-host|auto", "where to compute", {"cpu", "auto"});
+  root.group("Layout");
+  root.integer("pp", pp, "pipeline ranks (default: all)", at_least<Index>(1));
+  root.not_yet("tp", "N", "tensor-parallel ranks", {"1"});
+  root.integer("ranks", ranks, "in-process ranks (threads), without mpirun", between<Index>(1, 4096));
+  root.integer("threads", threads, "compute threads of a rank", between<Index>(1, 1024));
+  root.number("deadline", deadline, "seconds that a rank waits for another", more_than(0.0));
+  root.group("Output");
+  root.boolean("json", json, "one JSON document on stdout");
+  root.text("logits", logits, "FILE.safetensors", "write logits (T, V) for checking");
+}
+
+void InferenceFlags::check() const {
+  require<ValueError>(from.has_value(), "--from is missing: a checkpoint's directory");
+  require<ValueError>(!tokenizer || *tokenizer == "byte", "--tokenizer {}: not yet; byte is built", tokenizer.value_or(""));
+  if (logits) {
+    const std::filesystem::path folder = std::filesystem::absolute(*logits).parent_path();
+    require<IoError>(std::filesystem::is_directory(folder), "--logits {}: there is no directory {}", *logits, folder.string());
+  }
+}
+
+InferenceModel::InferenceModel(const InferenceFlags& flags, int ranks) : checkpoint_(Checkpoint::open(*flags.from)) {
+  config_ = ModelConfig::from_json(checkpoint_.info().model, checkpoint_.path().string());
+  model_ = config_.build();
+  tokenizer_ = load_tokenizer(flags.tokenizer.value_or(checkpoint_.info().tokenizer));
+  require<ValueError>(!flags.pp || *flags.pp == ranks, "--pp {}: there are {} ranks", flags.pp.value_or(0), ranks);
+  placement_ = linear_placement(ranks);
+  std::vector<double> costs;
+  for (int b = 0; b < model_.size(); ++b) costs.push_back(model_.block(b).layers() > 0 ? 1.0 : 0.0);
+  partition_ = partition_by_cost(model_, costs, std::vector<double>(static_cast<std::size_t>(ranks), 1.0));
+}
+
+Executor& InferenceModel::load(RankContext& context, Communicator& pipeline) {
+  std::vector<int> blocks;
+  const BlockRange range = partition_[static_cast<std::size_t>(pipeline.rank())];
+  for (int b = range.begin; b < range.end; ++b) blocks.push_back(b);
+  weights_.emplace(context, model_, blocks, WeightStore::Options{});
+  checkpoint_.load_weights(model_, *weights_);
+  executor_.emplace(ExecutorSetup{&context, &pipeline, &model_, partition_, &*weights_, 0});
+  return *executor_;
+}
+
+}  // namespace penstock
