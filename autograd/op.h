@@ -1,6 +1,6 @@
-// Op: one differentiable operation, the same class on every device. It checks its inputs, makes its outputs and says what
-// its gradients need. Both backward halves are one function, called with the inputs whose gradients are wanted: so the I
-// half followed by the W half is the full backward, bit for bit.
+// Op: one differentiable operation, the same class on every device. It checks its inputs, makes its outputs
+// and says what its gradients need. Both backward halves are one function, called with the inputs whose
+// gradients are wanted: so the I half followed by the W half is the full backward, bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace penstock {
 /// Set of inputs of an op, a bit each.
 using InputMask = std::uint32_t;
 
-/// Takes note of what a backward will need. Each is kept only while the gradient of an input in `needed_for` is to come:
-/// what only the I half needs is freed after it.
+/// Takes note of what a backward will need. Each is kept only while the gradient of an input in `needed_for`
+/// is to come: what only the I half needs is freed after it.
 class Saver {
  public:
   virtual ~Saver() = default;
@@ -52,22 +52,25 @@ class Op {
  public:
   virtual ~Op() = default;
   virtual std::string_view name() const = 0;
-  /// Checks shapes and dtypes (ShapeError, ValueError with the op's name), allocates and computes the outputs.
+  /// Checks shapes and dtypes (ShapeError, ValueError with the op's name), allocates and computes the
+  /// outputs.
   virtual Tensors forward(std::span<const Tensor> inputs, Saver& save) = 0;
-  /// Computes the gradients that `ctx.wants`. An op without a gradient throws when recorded (see `differentiable`).
+  /// Computes the gradients that `ctx.wants`. An op without a gradient throws when recorded (see
+  /// `differentiable`).
   virtual void backward(BackwardContext& ctx) = 0;
   virtual bool differentiable() const { return true; }
 };
 
 /// Runs an op, recording it when an input that needs gradients is on a tape.
-/// Throws ValueError when inputs lie on different tapes, or the op has no gradient and one is needed.
+/// Throws ValueError when an input has no value, inputs lie on different tapes, or the op has no gradient and
+/// one is needed.
 Variables apply_op(std::unique_ptr<Op> op, std::span<const Variable> inputs);
 
 /// The same for an op with one output.
 template <class OpType, class... Args>
 Variable apply_one(std::initializer_list<Variable> inputs, Args&&... args) {
   return apply_op(std::make_unique<OpType>(std::forward<Args>(args)...),
-               std::span<const Variable>(inputs.begin(), inputs.size()))[0];
+                  std::span<const Variable>(inputs.begin(), inputs.size()))[0];
 }
 
 }  // namespace penstock

@@ -19,8 +19,12 @@ struct DiscardingSaver final : Saver {
 /// Collects what a forward saves while its outputs are not known yet.
 class Tape::NodeSaver final : public Saver {
  public:
-  void input(int index, InputMask needed_for) override { saved.push_back({Saved::From::input, index, needed_for, {}}); }
-  void output(int index, InputMask needed_for) override { saved.push_back({Saved::From::output, index, needed_for, {}}); }
+  void input(int index, InputMask needed_for) override {
+    saved.push_back({Saved::From::input, index, needed_for, {}});
+  }
+  void output(int index, InputMask needed_for) override {
+    saved.push_back({Saved::From::output, index, needed_for, {}});
+  }
   void tensor(const Tensor& value, InputMask needed_for) override {
     saved.push_back({Saved::From::extra, extras++, needed_for, value});
   }
@@ -35,7 +39,9 @@ class Tape::NodeBackward final : public BackwardContext {
 
   RankContext& context() override { return *tape_.context_; }
   bool wants(int input) const override { return has(wanted_, input); }
-  const Tensor& grad(int output) override { return slot(node_.outputs[static_cast<std::size_t>(output)]).grad; }
+  const Tensor& grad(int output) override {
+    return slot(node_.outputs[static_cast<std::size_t>(output)]).grad;
+  }
 
   Tensor input(int index) override {
     const int s = node_.inputs[static_cast<std::size_t>(index)];
@@ -48,18 +54,20 @@ class Tape::NodeBackward final : public BackwardContext {
   void set_grad(int input, Tensor gradient) override {
     check_wanted(input);
     const int s = node_.inputs[static_cast<std::size_t>(input)];
-    require<ShapeError>(gradient.shape() == slot(s).shape, "{}: gradient of shape {} for input {} of shape {}",
-                        node_.op->name(), gradient.shape().str(), input, slot(s).shape.str());
+    require<ShapeError>(gradient.shape() == slot(s).shape,
+                        "{}: gradient of shape {} for input {} of shape {}", node_.op->name(),
+                        gradient.shape().str(), input, slot(s).shape.str());
     tape_.add_grad(s, std::move(gradient));
   }
 
   GradientTarget target(int input, const Shape& shape) override {
     check_wanted(input);
     Slot& s = slot(node_.inputs[static_cast<std::size_t>(input)]);
-    require<ShapeError>(shape == s.shape, "{}: gradient of shape {} for input {} of shape {}", node_.op->name(), shape.str(),
-                        input, s.shape.str());
+    require<ShapeError>(shape == s.shape, "{}: gradient of shape {} for input {} of shape {}",
+                        node_.op->name(), shape.str(), input, s.shape.str());
     if (s.weight) return tape_.weights_->gradient(*s.weight);
-    if (s.grad.defined() && s.grad.storage().use_count() == 1 && s.grad.is_contiguous()) return {s.grad, true};
+    if (s.grad.defined() && s.grad.storage().use_count() == 1 && s.grad.is_contiguous())
+      return {s.grad, true};
     Tensor fresh = Tensor::empty(context(), shape);
     if (!s.grad.defined()) {
       s.grad = fresh;
@@ -73,12 +81,14 @@ class Tape::NodeBackward final : public BackwardContext {
  private:
   Slot& slot(int index) { return tape_.slots_[static_cast<std::size_t>(index)]; }
   void check_wanted(int input) const {
-    require<ValueError>(wants(input), "{}: gives a gradient of input {} that this half did not ask for", node_.op->name(), input);
+    require<ValueError>(wants(input), "{}: gives a gradient of input {} that this half did not ask for",
+                        node_.op->name(), input);
   }
   Tensor find(Saved::From from, int index) {
     for (const Saved& s : node_.saved)
       if (s.from == from && s.index == index && s.value.defined()) return s.value;
-    throw ValueError("{}: the backward reads a value that the forward did not save for this half", node_.op->name());
+    throw ValueError("{}: the backward reads a value that the forward did not save for this half",
+                     node_.op->name());
   }
 
   Tape& tape_;
@@ -107,8 +117,10 @@ Variable Tape::weight(const WeightHandle& handle, bool requires_grad) {
 }
 
 Variables Tape::record(std::unique_ptr<Op> op, std::span<const Variable> inputs) {
-  require<ValueError>(state_ == State::recording, "{}: recorded on a tape whose backward has begun; use a new tape", op->name());
-  require<ValueError>(op->differentiable(), "{}: has no gradient, but one of its inputs needs one", op->name());
+  require<ValueError>(state_ == State::recording,
+                      "{}: recorded on a tape whose backward has begun; use a new tape", op->name());
+  require<ValueError>(op->differentiable(), "{}: has no gradient, but one of its inputs needs one",
+                      op->name());
   require<ValueError>(inputs.size() <= 32, "{}: more than 32 inputs", op->name());
   Node node;
   Tensors values;
@@ -143,7 +155,8 @@ Variables Tape::record(std::unique_ptr<Op> op, std::span<const Variable> inputs)
   const ValueKind kind = node.weight_expression ? ValueKind::weight : ValueKind::activation;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     node.outputs.push_back(static_cast<int>(slots_.size()));
-    results.push_back(make({kind, true, outputs[k].shape(), number, static_cast<int>(k), std::nullopt, {}}, outputs[k]));
+    results.push_back(
+        make({kind, true, outputs[k].shape(), number, static_cast<int>(k), std::nullopt, {}}, outputs[k]));
   }
   nodes_.push_back(std::move(node));
   return results;
@@ -178,10 +191,13 @@ void Tape::add_grad(int index, Tensor gradient) {
 }
 
 void Tape::start(std::span<const Variable> outputs, std::span<const Tensor> gradients) {
-  require<ValueError>(state_ == State::recording, "backward ran already on this tape; record the forward again");
-  require<ValueError>(outputs.size() == gradients.size(), "{} outputs with {} gradients", outputs.size(), gradients.size());
+  require<ValueError>(state_ == State::recording,
+                      "backward ran already on this tape; record the forward again");
+  require<ValueError>(outputs.size() == gradients.size(), "{} outputs with {} gradients", outputs.size(),
+                      gradients.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    require<ValueError>(outputs[i].tape_ == this || !outputs[i].requires_grad_, "backward from a value of another tape");
+    require<ValueError>(outputs[i].tape_ == this || !outputs[i].requires_grad_,
+                        "backward from a value of another tape");
     if (!outputs[i].requires_grad_ || !gradients[i].defined()) continue;
     const Shape& shape = slots_[static_cast<std::size_t>(outputs[i].slot_)].shape;
     require<ShapeError>(gradients[i].shape() == shape, "gradient of shape {} for an output of shape {}",
@@ -259,8 +275,10 @@ Variables apply_op(std::unique_ptr<Op> op, std::span<const Variable> inputs) {
   Tape* tape = nullptr;
   bool requires_grad = false;
   RankContext* context = nullptr;
-  for (const Variable& v : inputs) {
-    if (v.defined()) context = &v.tensor().context();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Variable& v = inputs[i];
+    require<ValueError>(v.defined(), "{}: input {} has no value", op->name(), i);
+    context = &v.tensor().context();
     if (!v.tape()) continue;
     require<ValueError>(tape == nullptr || tape == v.tape(), "{}: inputs from two tapes", op->name());
     tape = v.tape();

@@ -24,15 +24,17 @@ class Tape {
   /// A parameter, at the version that the handle names. `requires_grad` false: frozen.
   Variable weight(const WeightHandle& handle, bool requires_grad = true);
 
-  /// Full backward from `outputs` with their gradients (an undefined one counts as zero): both halves node by node.
-  /// Afterwards the tape is spent.
+  /// Full backward from `outputs` with their gradients (an undefined one counts as zero): both halves node by
+  /// node. Afterwards the tape is spent.
   void backward(std::span<const Variable> outputs, std::span<const Tensor> gradients);
   /// I half: gradients of activations. What only it needed is freed.
   void backward_input(std::span<const Variable> outputs, std::span<const Tensor> gradients);
-  /// W half: gradients of weights, into the resolver's accumulators. After `backward_input`, at any later time.
+  /// W half: gradients of weights, into the resolver's accumulators. After `backward_input`, at any later
+  /// time.
   void backward_weight();
 
-  /// Gradient of a stage input after the I half; undefined when the outputs do not depend on it. Moves it out.
+  /// Gradient of a stage input after the I half; undefined when the outputs do not depend on it. Moves it
+  /// out.
   Tensor take_grad(const Variable& input);
 
   RankContext& context() { return *context_; }
@@ -47,8 +49,8 @@ class Tape {
     ValueKind kind;
     bool requires_grad;
     Shape shape;
-    int node = -1;    // producer
-    int output = 0;   // which of its outputs
+    int node = -1;   // producer
+    int output = 0;  // which of its outputs
     std::optional<WeightHandle> weight;
     Tensor grad;
   };

@@ -9,8 +9,8 @@ namespace penstock {
 
 class Tape;
 
-/// What a recorded value depends on. Gradients of activations are computed in the I half of a backward, those of weight
-/// expressions in the W half.
+/// What a recorded value depends on. Gradients of activations are computed in the I half of a backward, those
+/// of weight expressions in the W half.
 enum class ValueKind : std::uint8_t {
   activation,  ///< depends on stage input or data
   weight,      ///< depends on parameters only: a parameter, a slice or a cast of one
@@ -29,7 +29,8 @@ class Variable {
   bool requires_grad() const { return requires_grad_; }
   /// The tape it is recorded on, or null.
   Tape* tape() const { return tape_; }
-  /// Lets go of the value and stays usable as the start of a backward: a stage that has sent its output needs no copy of it.
+  /// Lets go of the value and stays usable as the start of a backward: a stage that has sent its output needs
+  /// no copy of it.
   void drop_value() { value_ = {}; }
 
  private:

@@ -1,5 +1,5 @@
-// How the tape reaches weights: by handle, resolved anew each time a half runs, so that the weight version is a decision of
-// whoever owns the weights (stashed, newest, gathered again), not of the nodes.
+// How the tape reaches weights: by handle, resolved anew each time a half runs, so that the weight version is
+// a decision of whoever owns the weights (stashed, newest, gathered again), not of the nodes.
 #pragma once
 
 #include "core/tensor.h"
@@ -26,7 +26,8 @@ class WeightResolver {
   virtual ~WeightResolver() = default;
   /// The weight's values for a half that runs now.
   virtual Tensor resolve(const WeightHandle& handle) = 0;
-  /// The fp32 accumulator of the weight's gradient. Whoever asks writes it before it asks for the same one again.
+  /// The fp32 accumulator of the weight's gradient. Whoever asks writes it before it asks for the same one
+  /// again.
   virtual GradientTarget gradient(const WeightHandle& handle) = 0;
 };
 

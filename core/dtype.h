@@ -1,4 +1,5 @@
-// Element types. bf16 and f16 are storage types with exact round-to-nearest-even conversions, the same on every device.
+// Element types. bf16 and f16 are storage types with exact round-to-nearest-even conversions, the same on
+// every device.
 #pragma once
 
 #include <bit>

@@ -8,8 +8,8 @@
 
 namespace penstock {
 
-/// Streams bytes in pieces of any size; the result depends on the bytes alone. Eight bytes at a time are multiplied in with
-/// FNV's 64-bit prime and folded; the length and the last bytes close it.
+/// Streams bytes in pieces of any size; the result depends on the bytes alone. Eight bytes at a time are
+/// multiplied in with FNV's 64-bit prime and folded; the length and the last bytes close it.
 class Hasher {
  public:
   void add(std::span<const std::byte> bytes) {

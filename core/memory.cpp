@@ -11,7 +11,8 @@ namespace {
 
 constexpr Index alignment = 64;
 
-/// Size classes: multiples of 64 bytes up to 4 KiB, then eight classes for each power of two (at most 12.5 % more).
+/// Size classes: multiples of 64 bytes up to 4 KiB, then eight classes for each power of two (at most 12.5 %
+/// more).
 Index size_class(Index bytes) {
   if (bytes <= alignment) return alignment;
   if (bytes <= 4096) return div_up(bytes, alignment) * alignment;
@@ -24,12 +25,18 @@ Index size_class(Index bytes) {
 
 std::string_view name_of(MemoryKind kind) {
   switch (kind) {
-    case MemoryKind::parameter: return "parameter";
-    case MemoryKind::gradient: return "gradient";
-    case MemoryKind::optimizer: return "optimizer";
-    case MemoryKind::activation: return "activation";
-    case MemoryKind::workspace: return "workspace";
-    case MemoryKind::communication: return "communication";
+    case MemoryKind::parameter:
+      return "parameter";
+    case MemoryKind::gradient:
+      return "gradient";
+    case MemoryKind::optimizer:
+      return "optimizer";
+    case MemoryKind::activation:
+      return "activation";
+    case MemoryKind::workspace:
+      return "workspace";
+    case MemoryKind::communication:
+      return "communication";
   }
   return "?";
 }
@@ -56,9 +63,12 @@ void* Allocator::take_from_system(Index rounded) {
   if (!memory) {
     std::string table;
     for (int k = 0; k < memory_kinds; ++k)
-      table += fmt::format(" {} {}", name_of(static_cast<MemoryKind>(k)), live_.by_kind[static_cast<std::size_t>(k)]);
-    throw DeviceError("out of memory: {} bytes asked for; live bytes:{}. A smaller --micro-batch or more stages (--pp) help.",
-                      rounded, table);
+      table += fmt::format(" {} {}", name_of(static_cast<MemoryKind>(k)),
+                           live_.by_kind[static_cast<std::size_t>(k)]);
+    throw DeviceError(
+        "out of memory: {} bytes asked for; live bytes:{}. A smaller --micro-batch or more stages (--pp) "
+        "help.",
+        rounded, table);
   }
   ++system_allocations_;
   return memory;

@@ -1,4 +1,5 @@
-// Memory of a rank: an allocator that counts bytes by kind and keeps freed blocks for the next step, and Storage.
+// Memory of a rank: an allocator that counts bytes by kind and keeps freed blocks for the next step, and
+// Storage.
 #pragma once
 
 #include <array>
@@ -32,9 +33,9 @@ struct MemoryCount {
   Index total() const;
 };
 
-/// Allocator of one rank on one device. Counts requested bytes exactly (rounding and caching do not show). Freed blocks are
-/// kept by size and handed out again, so that a steady step takes nothing from the system. Thread-safe: a tensor handed to
-/// another rank's thread may be freed there.
+/// Allocator of one rank on one device. Counts requested bytes exactly (rounding and caching do not show).
+/// Freed blocks are kept by size and handed out again, so that a steady step takes nothing from the system.
+/// Thread-safe: a tensor handed to another rank's thread may be freed there.
 class Allocator {
  public:
   explicit Allocator(Device device, bool poison = false) : device_(device), poison_(poison) {}
@@ -42,8 +43,8 @@ class Allocator {
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  /// Memory aligned to 64 bytes; nullptr on the meta device. Throws DeviceError with the table of what is live when there is
-  /// none left. Zero bytes are fine.
+  /// Memory aligned to 64 bytes; nullptr on the meta device. Throws DeviceError with the table of what is
+  /// live when there is none left. Zero bytes are fine.
   void* allocate(Index bytes, MemoryKind kind);
   void release(void* memory, Index bytes, MemoryKind kind);
 
@@ -78,7 +79,8 @@ class Storage {
   Index bytes() const { return bytes_; }
   MemoryKind kind() const { return kind_; }
   RankContext& context() const { return *context_; }
-  /// Tells the allocator that `stream` uses this memory, so that it is not reused before that stream has passed here.
+  /// Tells the allocator that `stream` uses this memory, so that it is not reused before that stream has
+  /// passed here.
   void record(Stream& stream) { (void)stream; }
 
  private:

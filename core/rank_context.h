@@ -1,5 +1,5 @@
-// RankContext: everything that one rank owns. A rank is a process, or a thread under --ranks. There is no other mutable
-// global state, so many ranks in one process count memory, compute and fail each for itself.
+// RankContext: everything that one rank owns. A rank is a process, or a thread under --ranks. There is no
+// other mutable global state, so many ranks in one process count memory, compute and fail each for itself.
 #pragma once
 
 #include <functional>
@@ -16,9 +16,9 @@ class RankContext {
  public:
   struct Options {
     Device device{};
-    int threads = 1;             ///< compute threads, the caller included
+    int threads = 1;                ///< compute threads, the caller included
     double deadline_seconds = 300;  ///< the longest that a wait for another rank may take
-    bool poison = false;         ///< fill freed memory with NaN (debug builds: always)
+    bool poison = false;            ///< fill freed memory with NaN (debug builds: always)
   };
 
   explicit RankContext(const Options& options);

@@ -6,14 +6,23 @@
 namespace penstock {
 
 Shape::Shape(std::span<const Index> sizes) {
-  require<ShapeError>(sizes.size() <= max_rank, "a tensor has at most {} dimensions, not {}", max_rank, sizes.size());
+  require<ShapeError>(sizes.size() <= max_rank, "a tensor has at most {} dimensions, not {}", max_rank,
+                      sizes.size());
   rank_ = static_cast<int>(sizes.size());
+  bool empty = false;  // then the order of the other sizes, however large, does not matter
   for (int i = 0; i < rank_; ++i) {
     const Index size = sizes[static_cast<std::size_t>(i)];
     require<ShapeError>(size >= 0, "dimension {} has the negative size {}", i, size);
     sizes_[static_cast<std::size_t>(i)] = size;
-    numel_ = checked_product(numel_, size);
+    empty = empty || size == 0;
   }
+  if (empty) {
+    numel_ = 0;
+    return;
+  }
+  for (const Index size : this->sizes())
+    require<ShapeError>(!__builtin_mul_overflow(numel_, size, &numel_), "{} elements overflow 64 bits",
+                        str());
 }
 
 Index Shape::dim(int dimension) const {

@@ -1,4 +1,5 @@
-// Streams and events: the order in which a device runs kernels. On the CPU they are synchronous, the contract is the same.
+// Streams and events: the order in which a device runs kernels. On the CPU they are synchronous, the contract
+// is the same.
 #pragma once
 
 #include "core/device.h"
@@ -38,8 +39,8 @@ class Stream {
   /// Holds the host until everything queued has run.
   void synchronize() {}
 
-  /// Floating-point operations of the matrix products that went through this stream, counted on every device: the cost that
-  /// a block states is this count on `meta`.
+  /// Floating-point operations of the matrix products that went through this stream, counted on every device:
+  /// the cost that a block states is this count on `meta`.
   double flops() const { return flops_; }
   void count_flops(double flops) { flops_ += flops; }
 

@@ -36,7 +36,8 @@ void copy_strided(std::byte* to, const Tensor& t, const std::byte* from, const T
 }  // namespace
 
 Tensor Tensor::empty(RankContext& context, const Shape& shape, DType dtype, MemoryKind kind) {
-  return view_of(std::make_shared<Storage>(context, checked_product(shape.numel(), size_of(dtype)), kind), 0, shape, dtype);
+  return view_of(std::make_shared<Storage>(context, checked_product(shape.numel(), size_of(dtype)), kind), 0,
+                 shape, dtype);
 }
 
 Tensor Tensor::zeros(RankContext& context, const Shape& shape, DType dtype, MemoryKind kind) {
@@ -68,21 +69,27 @@ bool Tensor::is_contiguous() const {
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
-  require<ShapeError>(shape.numel() == numel(), "a tensor of shape {} has no view of shape {}", shape_.str(), shape.str());
-  require<ShapeError>(is_contiguous(), "reshape to {} needs a contiguous tensor; call contiguous() first", shape.str());
+  require<ShapeError>(shape.numel() == numel(), "a tensor of shape {} has no view of shape {}", shape_.str(),
+                      shape.str());
+  require<ShapeError>(is_contiguous(), "reshape to {} needs a contiguous tensor; call contiguous() first",
+                      shape.str());
   Tensor result = *this;
   result.shape_ = shape;
   result.strides_ = dense_strides(shape);
   return result;
 }
 
-Tensor Tensor::slice(int dimension, Index begin, Index end) const {
+Tensor Tensor::slice(int dimension, Index begin, Index end, Index step) const {
   const int d = dimension < 0 ? dimension + shape_.rank() : dimension;
   require<ShapeError>(d >= 0 && d < shape_.rank() && 0 <= begin && begin <= end && end <= shape_[d],
-                      "slice {}:{} of dimension {} of a tensor of shape {}", begin, end, dimension, shape_.str());
+                      "slice {}:{} of dimension {} of a tensor of shape {}", begin, end, dimension,
+                      shape_.str());
+  require<ShapeError>(step >= 1, "slice {}:{} in steps of {}: at least 1 is needed", begin, end, step);
   Tensor result = *this;
-  result.offset_ += begin * strides_[static_cast<std::size_t>(d)];
-  result.shape_ = shape_.with(d, end - begin);
+  Index& stride = result.strides_[static_cast<std::size_t>(d)];
+  result.offset_ += begin * stride;
+  result.shape_ = shape_.with(d, div_up(end - begin, step));
+  if (result.shape_[d] > 1) stride *= step;
   return result;
 }
 
@@ -90,8 +97,8 @@ Tensor Tensor::transpose(int a, int b) const {
   const int rank = shape_.rank();
   a = a < 0 ? a + rank : a;
   b = b < 0 ? b + rank : b;
-  require<ShapeError>(a >= 0 && a < rank && b >= 0 && b < rank, "transpose of dimensions {} and {} of a tensor of shape {}",
-                      a, b, shape_.str());
+  require<ShapeError>(a >= 0 && a < rank && b >= 0 && b < rank,
+                      "transpose of dimensions {} and {} of a tensor of shape {}", a, b, shape_.str());
   Tensor result = *this;
   result.shape_ = shape_.with(a, shape_[b]).with(b, shape_[a]);
   std::swap(result.strides_[static_cast<std::size_t>(a)], result.strides_[static_cast<std::size_t>(b)]);
@@ -106,7 +113,8 @@ Tensor Tensor::expand(const Shape& shape) const {
   result.strides_ = {};
   for (int d = 0; d < shape_.rank(); ++d) {
     const bool same = shape_[d] == shape[d + added];
-    require<ShapeError>(same || shape_[d] == 1, "a tensor of shape {} does not expand to {}", shape_.str(), shape.str());
+    require<ShapeError>(same || shape_[d] == 1, "a tensor of shape {} does not expand to {}", shape_.str(),
+                        shape.str());
     result.strides_[static_cast<std::size_t>(d + added)] = same ? strides_[static_cast<std::size_t>(d)] : 0;
   }
   return result;
@@ -121,8 +129,9 @@ Tensor Tensor::clone(MemoryKind kind) const {
 }
 
 void Tensor::copy_from(const Tensor& source) {
-  require<ShapeError>(source.shape_ == shape_ && source.dtype_ == dtype_, "copy of a {} tensor of shape {} into {} of {}",
-                      name_of(source.dtype_), source.shape_.str(), name_of(dtype_), shape_.str());
+  require<ShapeError>(source.shape_ == shape_ && source.dtype_ == dtype_,
+                      "copy of a {} tensor of shape {} into {} of {}", name_of(source.dtype_),
+                      source.shape_.str(), name_of(dtype_), shape_.str());
   if (numel() == 0 || is_meta() || source.is_meta()) return;
   auto* to = static_cast<std::byte*>(data());
   const auto* from = static_cast<const std::byte*>(source.data());
@@ -133,13 +142,14 @@ void Tensor::copy_from(const Tensor& source) {
 }
 
 void Tensor::copy_from_host(const void* source, Index bytes) {
-  require<ShapeError>(bytes == this->bytes() && is_contiguous(), "{} bytes copied into a tensor of shape {}", bytes,
-                      shape_.str());
+  require<ShapeError>(bytes == this->bytes() && is_contiguous(), "{} bytes copied into a tensor of shape {}",
+                      bytes, shape_.str());
   if (bytes > 0 && !is_meta()) std::memcpy(data(), source, static_cast<std::size_t>(bytes));
 }
 
 void Tensor::fill_zero() {
-  require<ShapeError>(is_contiguous(), "fill_zero needs a contiguous tensor, not a view of shape {}", shape_.str());
+  require<ShapeError>(is_contiguous(), "fill_zero needs a contiguous tensor, not a view of shape {}",
+                      shape_.str());
   if (numel() > 0 && !is_meta()) std::memset(data(), 0, static_cast<std::size_t>(bytes()));
 }
 
@@ -147,11 +157,16 @@ double Tensor::item() const {
   require<ShapeError>(numel() == 1, "item() of a tensor of shape {}", shape_.str());
   require<DeviceError>(!is_meta(), "item() of a tensor on the meta device, which has no values");
   switch (dtype_) {
-    case DType::f32: return static_cast<double>(*data_as<float>());
-    case DType::f64: return *data_as<double>();
-    case DType::i32: return *data_as<std::int32_t>();
-    case DType::i64: return static_cast<double>(*data_as<std::int64_t>());
-    default: throw ValueError("item() of a {} tensor", name_of(dtype_));
+    case DType::f32:
+      return static_cast<double>(*data_as<float>());
+    case DType::f64:
+      return *data_as<double>();
+    case DType::i32:
+      return *data_as<std::int32_t>();
+    case DType::i64:
+      return static_cast<double>(*data_as<std::int64_t>());
+    default:
+      throw ValueError("item() of a {} tensor", name_of(dtype_));
   }
 }
 

@@ -28,8 +28,8 @@ class Tensor {
   template <class T>
   static Tensor from(RankContext& context, const Shape& shape, std::span<const T> values,
                      MemoryKind kind = MemoryKind::activation) {
-    require<ShapeError>(static_cast<Index>(values.size()) == shape.numel(), "{} values for a tensor of shape {}",
-                        values.size(), shape.str());
+    require<ShapeError>(static_cast<Index>(values.size()) == shape.numel(),
+                        "{} values for a tensor of shape {}", values.size(), shape.str());
     Tensor result = empty(context, shape, dtype_of<T>, kind);
     result.copy_from_host(values.data(), static_cast<Index>(values.size_bytes()));
     return result;
@@ -59,13 +59,15 @@ class Tensor {
   /// The same, typed; throws ValueError when T is not the dtype.
   template <class T>
   T* data_as() const {
-    require<ValueError>(dtype_of<T> == dtype_, "a tensor of {} read as {}", name_of(dtype_), name_of(dtype_of<T>));
+    require<ValueError>(dtype_of<T> == dtype_, "a tensor of {} read as {}", name_of(dtype_),
+                        name_of(dtype_of<T>));
     return static_cast<T*>(data());
   }
 
   /// Views of the same storage. Each throws ShapeError when it does not exist.
   Tensor reshape(const Shape& shape) const;  ///< contiguous tensors only
-  Tensor slice(int dimension, Index begin, Index end) const;
+  Tensor slice(int dimension, Index begin, Index end,
+               Index step = 1) const;  ///< every step-th of begin..end-1
   Tensor transpose(int a, int b) const;
   Tensor expand(const Shape& shape) const;  ///< size-one and new leading dimensions repeated with stride 0
 
@@ -76,9 +78,10 @@ class Tensor {
   void copy_from_host(const void* source, Index bytes);
   void fill_zero();  ///< contiguous only
 
-  /// The values on the host, row-major.
+  /// The values on the host, row-major. Throws DeviceError on the meta device.
   template <class T>
   std::vector<T> to_vector() const {
+    require<DeviceError>(!is_meta(), "the values of a tensor on the meta device, which has none");
     const Tensor dense = contiguous();
     const T* p = dense.data_as<T>();
     return {p, p + dense.numel()};

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-// oneDNN is built with OpenMP; each of our threads makes single-threaded calls. Weak, so that a oneDNN with another
-// threading runtime links too.
+// oneDNN is built with OpenMP; each of our threads makes single-threaded calls. Weak, so that a oneDNN with
+// another threading runtime links too.
 extern "C" void omp_set_num_threads(int) __attribute__((weak));
 
 namespace penstock {

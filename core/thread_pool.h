@@ -1,4 +1,5 @@
-// The compute threads of one rank. Work is cut by shape alone and results never depend on which thread takes a piece.
+// The compute threads of one rank. Work is cut by shape alone and results never depend on which thread takes
+// a piece.
 #pragma once
 
 #include <functional>
@@ -18,15 +19,17 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  /// Calls body(task) once for each task in 0..tasks-1 and returns when all are done. Tasks are handed out one by one to the
-  /// caller and the pool's threads. An exception of a task is rethrown here after the others ended. Not reentrant.
+  /// Calls body(task) once for each task in 0..tasks-1 and returns when all are done. Tasks are handed out
+  /// one by one to the caller and the pool's threads. An exception of a task is rethrown here after the
+  /// others ended. Not reentrant.
   template <class Body>
   void parallel_for(Index tasks, Body&& body) {
     if (threads_ == 1 || tasks <= 1) {
       for (Index task = 0; task < tasks; ++task) body(task);
       return;
     }
-    run(tasks, [](void* b, Index task) { (*static_cast<std::remove_reference_t<Body>*>(b))(task); }, &body);
+    run(
+        tasks, [](void* b, Index task) { (*static_cast<std::remove_reference_t<Body>*>(b))(task); }, &body);
   }
 
   /// Cuts 0..n-1 into ranges of `grain` elements: calls body(begin, end) for each.

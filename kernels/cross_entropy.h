@@ -9,12 +9,17 @@ namespace penstock::kernels {
 inline constexpr std::int32_t ignored_target = -1;
 
 /// For logits (rows, vocabulary) and targets (rows) int32: row_lse (rows) = log sum exp of the row,
-/// sum_and_count (2) fp64 = {sum over valid rows of lse - logit[target], number of valid rows}, rows ascending in double.
+/// sum_and_count (2) fp64 = {sum over valid rows of their losses, number of valid rows}, rows ascending in
+/// double. The loss of a row is lse - (1 - smoothing) logit[target] - smoothing * mean(logits): the
+/// cross-entropy with (1 - smoothing) onehot(target)
+/// + smoothing / vocabulary (Szegedy et al., "Rethinking the Inception Architecture", 2016, section 7).
 /// Throws ValueError for a target >= vocabulary or below 0 other than ignored_target.
-PENSTOCK_KERNEL(cross_entropy_forward, Index rows, Index vocabulary, In logits, In targets, Out row_lse, Out sum_and_count);
+PENSTOCK_KERNEL(cross_entropy_forward, Index rows, Index vocabulary, float smoothing, In logits, In targets,
+                Out row_lse, Out sum_and_count);
 
-/// dlogits = (softmax(logits) - onehot(target)) * seed for valid rows, 0 for ignored ones; seed is one fp32 in device memory.
-/// dlogits may be logits.
-PENSTOCK_KERNEL(cross_entropy_backward, Index rows, Index vocabulary, In seed, In logits, In targets, In row_lse, Out dlogits);
+/// dlogits = (softmax(logits) - (1 - smoothing) onehot(target) - smoothing / vocabulary) * seed for valid
+/// rows, 0 for ignored ones; seed is one fp32 in device memory. dlogits may be logits.
+PENSTOCK_KERNEL(cross_entropy_backward, Index rows, Index vocabulary, float smoothing, In seed, In logits,
+                In targets, In row_lse, Out dlogits);
 
 }  // namespace penstock::kernels

@@ -12,9 +12,4 @@ PENSTOCK_KERNEL(add_into, Index n, In x, Out y);
 /// y = scale * x, the scale read from device memory (one fp32)
 PENSTOCK_KERNEL(scale, Index n, In scale, In x, Out y);
 
-/// GELU with the tanh approximation: y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
-PENSTOCK_KERNEL(gelu_forward, Index n, In x, Out y);
-/// dx = dy * gelu'(x)
-PENSTOCK_KERNEL(gelu_backward, Index n, In x, In dy, Out dx);
-
 }  // namespace penstock::kernels

@@ -1,8 +1,10 @@
-// What every kernel declaration needs: typed pointers, and Kernel, the object that picks the device's implementation.
+// What every kernel declaration needs: typed pointers, and Kernel, the object that picks the device's
+// implementation.
 //
-// A kernel is declared once, as PENSTOCK_KERNEL(name, parameters...) in a header of this folder. Its CPU body stands in
-// kernels/cpu/isa/, a file that is compiled once for each instruction set into namespace cpu::<set>. Kernels never
-// allocate: outputs and workspace are handed in. On the meta device they do nothing.
+// A kernel is declared once, as PENSTOCK_KERNEL(name, parameters...) in a header of this folder. Its CPU body
+// stands in kernels/cpu/isa/, a file that is compiled once for each instruction set into namespace
+// cpu::<set>. Kernels never allocate: outputs and workspace are handed in. On the meta device they do
+// nothing.
 #pragma once
 
 #include <array>
@@ -12,7 +14,8 @@
 
 namespace penstock::kernels {
 
-/// Read-only dense data of a stated element type. A contiguous tensor converts; a strided one throws ShapeError.
+/// Read-only dense data of a stated element type. A contiguous tensor converts; a strided one throws
+/// ShapeError.
 struct In {
   const void* data = nullptr;
   DType dtype = DType::f32;
@@ -20,11 +23,13 @@ struct In {
   In() = default;
   In(const void* d, DType t) : data(d), dtype(t) {}
   In(const Tensor& t) : data(t.data()), dtype(t.dtype()) {
-    require<ShapeError>(t.is_contiguous(), "a kernel needs a contiguous input, not a strided view of shape {}", t.shape().str());
+    require<ShapeError>(t.is_contiguous(),
+                        "a kernel needs a contiguous input, not a strided view of shape {}", t.shape().str());
   }
   template <class T>
   const T* as() const {
-    require<ValueError>(dtype == dtype_of<T>, "a kernel for {} was given {}", name_of(dtype_of<T>), name_of(dtype));
+    require<ValueError>(dtype == dtype_of<T>, "a kernel for {} was given {}", name_of(dtype_of<T>),
+                        name_of(dtype));
     return static_cast<const T*>(data);
   }
   explicit operator bool() const { return data != nullptr; }
@@ -38,11 +43,14 @@ struct Out {
   Out() = default;
   Out(void* d, DType t) : data(d), dtype(t) {}
   Out(const Tensor& t) : data(t.data()), dtype(t.dtype()) {
-    require<ShapeError>(t.is_contiguous(), "a kernel needs a contiguous output, not a strided view of shape {}", t.shape().str());
+    require<ShapeError>(t.is_contiguous(),
+                        "a kernel needs a contiguous output, not a strided view of shape {}",
+                        t.shape().str());
   }
   template <class T>
   T* as() const {
-    require<ValueError>(dtype == dtype_of<T>, "a kernel for {} was given {}", name_of(dtype_of<T>), name_of(dtype));
+    require<ValueError>(dtype == dtype_of<T>, "a kernel for {} was given {}", name_of(dtype_of<T>),
+                        name_of(dtype));
     return static_cast<T*>(data);
   }
   explicit operator bool() const { return data != nullptr; }
@@ -52,8 +60,8 @@ struct Out {
 enum class Isa : int { baseline, avx2, avx512 };
 inline constexpr int isa_count = 3;
 
-/// The best set that this processor has and this build holds; PENSTOCK_ISA=baseline|avx2|avx512 in the environment lowers it,
-/// so that a test can compare a fast path with the slow one.
+/// The best set that this processor has and this build holds; PENSTOCK_ISA=baseline|avx2|avx512 in the
+/// environment lowers it, so that a test can compare a fast path with the slow one.
 Isa active_isa();
 
 [[noreturn]] void throw_no_kernel(const char* kernel, Device device);
@@ -71,9 +79,13 @@ class Kernel<void(Stream&, Args...)> {
 
   void operator()(Stream& stream, std::type_identity_t<Args>... args) const {
     switch (stream.device().kind) {
-      case DeviceKind::cpu: cpu_[static_cast<std::size_t>(active_isa())](stream, args...); return;
-      case DeviceKind::meta: return;
-      default: throw_no_kernel(name_, stream.device());
+      case DeviceKind::cpu:
+        cpu_[static_cast<std::size_t>(active_isa())](stream, args...);
+        return;
+      case DeviceKind::meta:
+        return;
+      default:
+        throw_no_kernel(name_, stream.device());
     }
   }
 

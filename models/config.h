@@ -6,26 +6,40 @@
 #include <string>
 
 #include "models/gpt2.h"
+#include "models/llama.h"
 
 namespace penstock {
 
 /// What --model and its overrides say; an absent one keeps the preset's value.
 struct ModelOverrides {
-  std::optional<Index> layers, hidden, heads, kv_heads, ffn, vocabulary, sequence_length;
-  std::optional<double> dropout;
-  std::optional<bool> tied_embeddings;
+  std::optional<Index> layers = {}, hidden = {}, heads = {}, kv_heads = {}, ffn = {}, vocabulary = {},
+                       sequence_length = {};
+  std::optional<double> dropout = {};
+  std::optional<bool> tied_embeddings = {};
 };
 
+enum class ModelFamily : std::uint8_t { gpt2, llama };
+
 struct ModelConfig {
-  std::string name;  ///< of the preset
-  Gpt2Config gpt2;
+  std::string name;        ///< of the preset
+  Gpt2Config gpt2 = {};    ///< counts where the family is gpt2
+  LlamaConfig llama = {};  ///< counts where the family is llama
+  ModelFamily family = ModelFamily::gpt2;
 
   /// Positions: the default, and the most, for --seq-len.
-  Index sequence_length() const { return gpt2.positions; }
-  Index vocabulary() const { return gpt2.vocabulary; }
-  Index layers() const { return gpt2.layers; }
+  Index sequence_length() const;
+  Index vocabulary() const;
+  Index layers() const;
+  Index hidden() const;
+  Index heads() const;
+  Index kv_heads() const;
+  Index ffn() const;  ///< width of the feed-forward layer
+  float dropout() const;
+  void set_dropout(float probability);
+  bool tied_embeddings() const;
 
-  Model build() const { return make_gpt2(name, gpt2); }
+  /// Throws ValueError for sizes that do not fit.
+  Model build() const;
   nlohmann::json to_json() const;
   /// Throws ValueError naming what is missing or wrong; `where` begins the message.
   static ModelConfig from_json(const nlohmann::json& json, const std::string& where);
@@ -34,7 +48,8 @@ struct ModelConfig {
 /// Names that --model knows.
 std::vector<std::string> model_names();
 
-/// Throws ValueError, naming the flag, for an unknown name, one whose family is not yet built, or values that contradict.
+/// Throws ValueError, naming the flag, for an unknown name, one whose family is not yet built, or values that
+/// contradict.
 ModelConfig configure_model(const std::string& name, const ModelOverrides& overrides);
 
 }  // namespace penstock

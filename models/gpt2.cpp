@@ -1,14 +1,14 @@
 // GPT-2 as an ordered list of blocks.
 #include "models/gpt2.h"
 
-
 #include <fmt/ranges.h>
 
 #include <cmath>
 
+#include "autograd/ops/arithmetic.h"
 #include "autograd/ops/attention.h"
 #include "autograd/ops/cross_entropy.h"
-#include "autograd/ops/elementwise.h"
+#include "autograd/ops/gelu.h"
 #include "nn/layers.h"
 
 namespace penstock {
@@ -27,8 +27,9 @@ class Gpt2Embedding final : public Block {
 
   Variables forward(const Variables& in, const BlockContext& ctx) const override {
     require<ShapeError>(in.size() == 1 && in[0].shape().rank() == 2, "gpt2: token ids (B, T) wanted");
-    require<ValueError>(in[0].shape()[1] <= positions_, "gpt2: a sequence of {} tokens, but the model has {} positions",
-                        in[0].shape()[1], positions_);
+    require<ValueError>(in[0].shape()[1] <= positions_,
+                        "gpt2: a sequence of {} tokens, but the model has {} positions", in[0].shape()[1],
+                        positions_);
     const Variable x = ops::add(wte_(in[0], ctx), wpe_(Variable(ctx.positions), ctx));  // (B, T, C)
     return {ctx.dropout(x, dropout_, "transformer.drop")};
   }
@@ -53,16 +54,20 @@ class Gpt2Layer final : public Block {
         mlp_proj_(scope(name()) / "mlp" / "c_proj", c.ffn_size(), c.hidden, residual(c)) {}
 
   Variables forward(const Variables& in, const BlockContext& ctx) const override {
-    Variable x = in[0];                                           // (B, T, C)
-    const Variable qkv = c_attn_(ln_1_(x, ctx), ctx);             // (B, T, 3C)
-    const Variable mixed = ops::self_attention(qkv, {.heads = heads_, .kv_heads = heads_}, Variable(ctx.segment_ids));
-    x = ops::add(x, ctx.dropout(attn_proj_(mixed, ctx), dropout_, name() + ".attn.resid_dropout"));
-    const Variable wide = ops::gelu(c_fc_(ln_2_(x, ctx), ctx));   // (B, T, 4C)
-    return {ops::add(x, ctx.dropout(mlp_proj_(wide, ctx), dropout_, name() + ".mlp.dropout"))};
+    const Variable& x = in[0];                         // (B, T, C)
+    const Variable qkv = c_attn_(ln_1_(x, ctx), ctx);  // (B, T, 3C)
+    const Variable mixed =
+        ops::self_attention(qkv, {.heads = heads_, .kv_heads = heads_}, Variable(ctx.segment_ids));
+    const auto [sum, normal] =
+        ln_2_(x, ctx.dropout(attn_proj_(mixed, ctx), dropout_, name() + ".attn.resid_dropout"), ctx);
+    const Variable wide = ops::gelu(c_fc_(normal, ctx));  // (B, T, 4C)
+    return {ops::add(sum, ctx.dropout(mlp_proj_(wide, ctx), dropout_, name() + ".mlp.dropout"))};
   }
 
  private:
-  static float residual(const Gpt2Config& c) { return c.deviation / std::sqrt(2.0f * static_cast<float>(c.layers)); }
+  static float residual(const Gpt2Config& c) {
+    return c.deviation / std::sqrt(2.0f * static_cast<float>(c.layers));
+  }
 
   Index heads_;
   float dropout_;
@@ -77,8 +82,11 @@ class Gpt2Head final : public Block {
   explicit Gpt2Head(const Gpt2Config& c)
       : Block("head"),
         ln_f_(scope("transformer.ln_f"), c.hidden, c.layer_norm_eps),
-        weight_(c.tied_embeddings ? scope("transformer.wte").declare("weight", Shape{c.vocabulary, c.hidden}, Initializer::normal(c.deviation))
-                                  : scope("lm_head").declare("weight", Shape{c.vocabulary, c.hidden}, Initializer::normal(c.deviation))) {}
+        weight_(c.tied_embeddings
+                    ? scope("transformer.wte")
+                          .declare("weight", Shape{c.vocabulary, c.hidden}, Initializer::normal(c.deviation))
+                    : scope("lm_head").declare("weight", Shape{c.vocabulary, c.hidden},
+                                               Initializer::normal(c.deviation))) {}
 
   int layers() const override { return 0; }
 
@@ -97,7 +105,7 @@ struct Preset {
 };
 
 constexpr Preset presets[] = {
-    {"gpt2-tiny", 4, 128, 4, 128},  {"gpt2", 12, 768, 12, 1024},    {"gpt2-medium", 24, 1024, 16, 1024},
+    {"gpt2-tiny", 4, 128, 4, 128},      {"gpt2", 12, 768, 12, 1024},     {"gpt2-medium", 24, 1024, 16, 1024},
     {"gpt2-large", 36, 1280, 20, 1024}, {"gpt2-xl", 48, 1600, 25, 1024},
 };
 
@@ -136,7 +144,10 @@ Model make_gpt2(const std::string& name, const Gpt2Config& c) {
   positive("vocabulary", c.vocabulary);
   positive("positions", c.positions);
   positive("ffn", c.ffn_size());
-  require<ValueError>(c.hidden % c.heads == 0, "model {}: hidden {} does not divide into {} heads", name, c.hidden, c.heads);
+  require<ValueError>(c.dropout >= 0 && c.dropout < 1, "model {}: dropout {} is not in [0, 1)", name,
+                      c.dropout);
+  require<ValueError>(c.hidden % c.heads == 0, "model {}: hidden {} does not divide into {} heads", name,
+                      c.hidden, c.heads);
   std::vector<std::unique_ptr<Block>> blocks;
   blocks.push_back(std::make_unique<Gpt2Embedding>(c));
   for (Index i = 0; i < c.layers; ++i) blocks.push_back(std::make_unique<Gpt2Layer>(c, i));

@@ -25,8 +25,9 @@ const std::vector<std::string>& gpt2_preset_names();
 /// Throws ValueError for an unknown name.
 Gpt2Config gpt2_preset(const std::string& name);
 
-/// Blocks: embedding, layers, final norm and head. Inputs: token ids (B, T) int32; targets (B, T) int32; the loss is cross-
-/// entropy. Parameters are named as in Hugging Face's GPT2LMHeadModel. Throws ValueError for sizes that do not fit.
+/// Blocks: embedding, layers, final norm and head. Inputs: token ids (B, T) int32; targets (B, T) int32; the
+/// loss is cross- entropy. Parameters are named as in Hugging Face's GPT2LMHeadModel. Throws ValueError for
+/// sizes that do not fit.
 Model make_gpt2(const std::string& name, const Gpt2Config& config);
 
 }  // namespace penstock

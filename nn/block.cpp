@@ -15,7 +15,8 @@ Variable BlockContext::weight(const Parameter& parameter) const {
 
 Variable BlockContext::dropout(const Variable& x, float probability, const std::string& name) const {
   if (mode != Mode::train || probability == 0) return x;
-  return ops::dropout(x, probability, random_key(seed, RandomPurpose::dropout, name).value, state, Variable(sequence_ids));
+  return ops::dropout(x, probability, random_key(seed, RandomPurpose::dropout, name).value, state,
+                      Variable(sequence_ids));
 }
 
 }  // namespace penstock

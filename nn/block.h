@@ -16,20 +16,20 @@ class WeightStore;
 
 enum class Mode : std::uint8_t { train, evaluate, decode };
 
-/// What a block's forward may know besides its inputs. All of it is a function of the micro-batch's place in the global batch,
-/// not of the layout.
+/// What a block's forward may know besides its inputs. All of it is a function of the micro-batch's place in
+/// the global batch, not of the layout.
 struct BlockContext {
   RankContext* rank = nullptr;
   WeightStore* weights = nullptr;
-  Tape* tape = nullptr;                ///< null: nothing is recorded
+  Tape* tape = nullptr;  ///< null: nothing is recorded
   Mode mode = Mode::evaluate;
-  const StepState* state = nullptr;    ///< on the device; step keys the dropout masks
-  std::uint64_t seed = 0;              ///< the run's seed
-  int block = 0;                       ///< index of the running block in the model
-  int weight_version = 0;              ///< updates in the weights that this forward uses
-  Tensor sequence_ids;                 ///< (B) int64: numbers of the sequences within the step's global batch
-  Tensor positions;                    ///< (B, T) int32
-  Tensor segment_ids;                  ///< (B, T) int32, or undefined
+  const StepState* state = nullptr;  ///< on the device; step keys the dropout masks
+  std::uint64_t seed = 0;            ///< the run's seed
+  int block = 0;                     ///< index of the running block in the model
+  int weight_version = 0;            ///< updates in the weights that this forward uses
+  Tensor sequence_ids;               ///< (B) int64: numbers of the sequences within the step's global batch
+  Tensor positions;                  ///< (B, T) int32
+  Tensor segment_ids;                ///< (B, T) int32, or undefined
 
   /// A parameter of the running block as a value.
   Variable weight(const Parameter& parameter) const;

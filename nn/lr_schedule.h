@@ -16,8 +16,9 @@ struct LrSchedule {
   double lr = 1e-3, min_lr = 0;
   std::int64_t warmup = 0, steps = 0;
 
-  /// Rate of a step, from 1. With warm-up W: lr s/W for s <= W; then with x = (s-W)/(steps-W): constant lr; linear
-  /// lr + (min_lr - lr) x; cosine min_lr + (lr - min_lr)(1 + cos(pi x))/2; wsd lr until x = 0.8, then linear to min_lr.
+  /// Rate of a step, from 1. With warm-up W: lr s/W for s <= W; then with x = (s-W)/(steps-W): constant lr;
+  /// linear lr + (min_lr - lr) x; cosine min_lr + (lr - min_lr)(1 + cos(pi x))/2; wsd lr until x = 0.8, then
+  /// linear to min_lr.
   double rate(std::int64_t step) const;
 };
 

@@ -13,7 +13,8 @@ Model::Model(std::string name, std::vector<std::unique_ptr<Block>> blocks, LossF
       const auto [place, added] = known.try_emplace(p.name, parameters_.size());
       if (added) parameters_.push_back({p.name, p.shape, p.decays(), {}});
       ParameterRecord& record = parameters_[place->second];
-      require<ShapeError>(record.shape == p.shape, "tied parameter {} has shape {} in one block and {} in another", p.name,
+      require<ShapeError>(record.shape == p.shape,
+                          "tied parameter {} has shape {} in one block and {} in another", p.name,
                           record.shape.str(), p.shape.str());
       record.uses.push_back({b, p.index});
     }

@@ -10,8 +10,8 @@
 
 namespace penstock {
 
-/// Sum of the loss over the valid targets of a micro-batch, as one fp64; its gradient is seeded with 1 / valid targets of the
-/// whole global batch.
+/// Sum of the loss over the valid targets of a micro-batch, as one fp64; its gradient is seeded with 1 /
+/// valid targets of the whole global batch.
 using LossFunction = std::function<Variable(const Variables& outputs, const Tensors& targets)>;
 
 class Model {

@@ -21,7 +21,8 @@ class ParameterScope {
     return {*parameters_, prefix_.empty() ? child : prefix_ + "." + child};
   }
 
-  /// Declares a parameter and returns a reference that stays valid. Throws ValueError when the block has one of that name.
+  /// Declares a parameter and returns a reference that stays valid. Throws ValueError when the block has one
+  /// of that name.
   const Parameter& declare(const std::string& name, const Shape& shape, Initializer initializer) const;
 
   const std::string& prefix() const { return prefix_; }

@@ -9,7 +9,8 @@ void AdamW::step(RankContext& context, WeightStore& weights, const StepState* st
   for (const WeightStore::Run& run : weights.runs()) {
     kernels::AdamWSettings settings = settings_;
     if (!run.decays) settings.weight_decay = 0;
-    kernels::adamw(context.stream(), run.values.numel(), settings, state, run.gradients, run.values, run.state[0], run.state[1]);
+    kernels::adamw(context.stream(), run.values.numel(), settings, state, run.gradients, run.values,
+                   run.state[0], run.state[1]);
     context.between_ops();
   }
 }
@@ -29,17 +30,19 @@ void Sgd::step(RankContext& context, WeightStore& weights, const StepState* stat
   }
 }
 
-std::vector<double> gradient_norm_table(RankContext& context, const WeightStore& weights, const Model& model) {
+std::vector<double> gradient_norm_table(RankContext& context, const WeightStore& weights,
+                                        const Model& model) {
   std::vector<double> table(model.parameters().size(), 0.0);
   Index largest = 1;
-  for (const ParameterRecord& p : model.parameters()) largest = std::max(largest, kernels::sum_of_squares_workspace(p.shape.numel()));
+  for (const ParameterRecord& p : model.parameters())
+    largest = std::max(largest, kernels::sum_of_squares_workspace(p.shape.numel()));
   const Tensor workspace = Tensor::empty(context, Shape{largest}, DType::f64, MemoryKind::workspace);
   const Tensor result = Tensor::zeros(context, Shape{1}, DType::f64, MemoryKind::workspace);
   for (std::size_t i = 0; i < table.size(); ++i) {
     const ParameterRecord& p = model.parameters()[i];
     if (!weights.holds(p.uses[0].block)) continue;
-    kernels::sum_of_squares(context.stream(), p.shape.numel(), weights.gradient_of(p.uses[0].block, p.uses[0].parameter),
-                            workspace, result);
+    kernels::sum_of_squares(context.stream(), p.shape.numel(),
+                            weights.gradient_of(p.uses[0].block, p.uses[0].parameter), workspace, result);
     if (!result.is_meta()) table[i] = result.item();
   }
   return table;

@@ -17,7 +17,8 @@ class Optimizer {
   virtual int buffers() const = 0;
   /// Names of those buffers in checkpoints.
   virtual std::vector<std::string> buffer_names() const = 0;
-  /// One update of everything in the store; rate, clip factor and update number come from `state` (on the device).
+  /// One update of everything in the store; rate, clip factor and update number come from `state` (on the
+  /// device).
   virtual void step(RankContext& context, WeightStore& weights, const StepState* state) = 0;
 };
 
@@ -45,9 +46,9 @@ class Sgd final : public Optimizer {
   kernels::SgdSettings settings_;
 };
 
-/// Sum of squares of the gradient of each parameter of the model, in model order; 0 for those whose first use is not in the
-/// store. After finish_gradients. Added over ranks (each entry comes from one) and summed in order, it gives every pipeline
-/// layout the same norm, bit for bit.
+/// Sum of squares of the gradient of each parameter of the model, in model order; 0 for those whose first use
+/// is not in the store. After finish_gradients. Added over ranks (each entry comes from one) and summed in
+/// order, it gives every pipeline layout the same norm, bit for bit.
 std::vector<double> gradient_norm_table(RankContext& context, const WeightStore& weights, const Model& model);
 
 }  // namespace penstock

@@ -1,4 +1,5 @@
-// Parameter: the declaration of a weight. Values live in a WeightStore, so that one model definition serves every rank.
+// Parameter: the declaration of a weight. Values live in a WeightStore, so that one model definition serves
+// every rank.
 #pragma once
 
 #include <string>
@@ -19,8 +20,9 @@ struct Initializer {
 };
 
 struct Parameter {
-  std::string name;  ///< full name, as the model's Hugging Face files have it; equal names are one tied parameter
-  Shape shape;       ///< global shape
+  std::string
+      name;     ///< full name, as the model's Hugging Face files have it; equal names are one tied parameter
+  Shape shape;  ///< global shape
   Initializer initializer;
   int index = 0;  ///< within its block
 

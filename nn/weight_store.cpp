@@ -19,21 +19,28 @@ Tensor part(const Tensor& flat, Index offset, const Shape& shape) {
 
 }  // namespace
 
-WeightStore::WeightStore(RankContext& context, const Model& model, std::vector<int> blocks, const Options& options)
-    : context_(&context), model_(&model), blocks_(std::move(blocks)), place_(static_cast<std::size_t>(model.size()), -1) {
-  for (std::size_t i = 0; i < blocks_.size(); ++i) place_[static_cast<std::size_t>(blocks_[i])] = static_cast<int>(i);
+WeightStore::WeightStore(RankContext& context, const Model& model, std::vector<int> blocks,
+                         const Options& options)
+    : context_(&context),
+      model_(&model),
+      blocks_(std::move(blocks)),
+      place_(static_cast<std::size_t>(model.size()), -1) {
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
+    place_[static_cast<std::size_t>(blocks_[i])] = static_cast<int>(i);
   weights_.resize(blocks_.size());
   for (std::size_t i = 0; i < blocks_.size(); ++i) lay_out(weights_[i], model.block(blocks_[i]), blocks_[i]);
   for (BlockWeights& w : weights_) {
     w.values = Tensor::zeros(context, Shape{w.values_size}, DType::f32, MemoryKind::parameter);
-    if (options.gradients) w.gradients = Tensor::zeros(context, Shape{w.gradients_size}, DType::f32, MemoryKind::gradient);
+    if (options.gradients)
+      w.gradients = Tensor::zeros(context, Shape{w.gradients_size}, DType::f32, MemoryKind::gradient);
     for (int k = 0; k < options.optimizer_buffers; ++k)
       w.state.push_back(Tensor::zeros(context, Shape{w.values_size}, DType::f32, MemoryKind::optimizer));
   }
 }
 
-/// Parameters with weight decay come first, then the others, then the gradient accumulators of aliases: so values, gradients
-/// and optimizer state of a parameter have one offset, and one block is updated in two runs.
+/// Parameters with weight decay come first, then the others, then the gradient accumulators of aliases: so
+/// values, gradients and optimizer state of a parameter have one offset, and one block is updated in two
+/// runs.
 void WeightStore::lay_out(BlockWeights& weights, const Block& block, int index) {
   for (const Parameter& p : block.parameters()) {
     Entry entry{.parameter = &p};
@@ -74,12 +81,17 @@ void WeightStore::initialize(std::uint64_t seed) {
       float* values = w.values.data_as<float>() + e.offset;
       const Index n = p.shape.numel();
       switch (p.initializer.kind) {
-        case Initializer::Kind::zeros: std::fill_n(values, n, 0.0f); break;
-        case Initializer::Kind::ones: std::fill_n(values, n, 1.0f); break;
+        case Initializer::Kind::zeros:
+          std::fill_n(values, n, 0.0f);
+          break;
+        case Initializer::Kind::ones:
+          std::fill_n(values, n, 1.0f);
+          break;
         case Initializer::Kind::normal: {
           const RandomKey key = random_key(seed, RandomPurpose::init, p.name);
           context_->pool().parallel_ranges(n, 1 << 14, [&](Index begin, Index end) {
-            fill_normal(key, 0, 0, begin, end - begin, 0.0, static_cast<double>(p.initializer.deviation), values + begin);
+            fill_normal(key, 0, 0, begin, end - begin, 0.0, static_cast<double>(p.initializer.deviation),
+                        values + begin);
           });
           break;
         }
@@ -91,11 +103,14 @@ void WeightStore::initialize(std::uint64_t seed) {
 bool WeightStore::holds(int block) const { return place_[static_cast<std::size_t>(block)] >= 0; }
 
 const WeightStore::BlockWeights& WeightStore::of(int block) const {
-  require<ValueError>(block >= 0 && block < model_->size() && holds(block), "block {} is not held by this rank", block);
+  require<ValueError>(block >= 0 && block < model_->size() && holds(block),
+                      "block {} is not held by this rank", block);
   return weights_[static_cast<std::size_t>(place_[static_cast<std::size_t>(block)])];
 }
 
-bool WeightStore::is_alias(int block, int parameter) const { return entry(block, parameter).alias_block >= 0; }
+bool WeightStore::is_alias(int block, int parameter) const {
+  return entry(block, parameter).alias_block >= 0;
+}
 
 Tensor WeightStore::value(int block, int parameter) const {
   const Entry& e = entry(block, parameter);
@@ -105,7 +120,8 @@ Tensor WeightStore::value(int block, int parameter) const {
 
 Tensor WeightStore::gradient_of(int block, int parameter) const {
   const Entry& e = entry(block, parameter);
-  require<ValueError>(of(block).gradients.defined(), "{}: this weight store has no gradients", e.parameter->name);
+  require<ValueError>(of(block).gradients.defined(), "{}: this weight store has no gradients",
+                      e.parameter->name);
   return part(of(block).gradients, e.offset, e.parameter->shape);
 }
 
@@ -115,8 +131,8 @@ Tensor WeightStore::optimizer_state(int buffer, int block, int parameter) const 
 }
 
 Tensor WeightStore::resolve(const WeightHandle& handle) {
-  require<ValueError>(handle.version == version_, "weights of version {} asked for, but version {} is kept", handle.version,
-                      version_);
+  require<ValueError>(handle.version == version_, "weights of version {} asked for, but version {} is kept",
+                      handle.version, version_);
   return value(handle.block, handle.parameter);
 }
 

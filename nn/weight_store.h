@@ -1,4 +1,5 @@
-// WeightStore: the values, gradients and optimizer state of the blocks that a rank holds, one flat buffer each a block.
+// WeightStore: the values, gradients and optimizer state of the blocks that a rank holds, one flat buffer
+// each a block.
 #pragma once
 
 #include <span>
@@ -18,8 +19,9 @@ class WeightStore final : public WeightResolver {
     int optimizer_buffers = 0;  ///< fp32 buffers of the parameters' size (AdamW: 2)
   };
 
-  /// Holds `blocks` (indices into the model, ascending) with uninitialised values. The model outlives the store.
-  /// A parameter that is used by several of them is stored once; each use has a gradient accumulator of its own.
+  /// Holds `blocks` (indices into the model, ascending) with uninitialised values. The model outlives the
+  /// store. A parameter that is used by several of them is stored once; each use has a gradient accumulator
+  /// of its own.
   WeightStore(RankContext& context, const Model& model, std::vector<int> blocks, const Options& options);
 
   /// Draws every value from (seed, full name, index in the whole parameter).
@@ -41,7 +43,8 @@ class WeightStore final : public WeightResolver {
 
   /// Forgets all gradients: the next one written to each accumulator replaces what is there.
   void begin_step();
-  /// After the last backward: accumulators that got nothing become zero. The uses of a tied parameter are still apart.
+  /// After the last backward: accumulators that got nothing become zero. The uses of a tied parameter are
+  /// still apart.
   void finish_gradients();
 
   /// A run of neighbouring parameters of one block that are updated alike.
@@ -60,7 +63,7 @@ class WeightStore final : public WeightResolver {
  private:
   struct Entry {
     const Parameter* parameter = nullptr;
-    Index offset = 0;           // elements, in the flat buffers of its block; values of an alias lie elsewhere
+    Index offset = 0;  // elements, in the flat buffers of its block; values of an alias lie elsewhere
     int alias_block = -1, alias_parameter = -1;
     bool has_gradient = false;
   };
@@ -73,7 +76,9 @@ class WeightStore final : public WeightResolver {
 
   const BlockWeights& of(int block) const;
   BlockWeights& of(int block) { return const_cast<BlockWeights&>(std::as_const(*this).of(block)); }
-  const Entry& entry(int block, int parameter) const { return of(block).entries[static_cast<std::size_t>(parameter)]; }
+  const Entry& entry(int block, int parameter) const {
+    return of(block).entries[static_cast<std::size_t>(parameter)];
+  }
   void lay_out(BlockWeights& weights, const Block& block, int index);
 
   RankContext* context_;

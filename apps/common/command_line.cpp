@@ -66,7 +66,7 @@ std::string one_line(std::string text) {
 Command::Command(CLI::App& app) : app_(app) {
   app_.allow_extras();
   app_.set_help_flag("-h,--help", "this text");
-  app_.set_version_flag("--version", fmt::format("{} {}", app.get_name(), kVersion));
+  app_.set_version_flag("--version", fmt::format("{} {}", app.get_name(), kVersion), "name and version");
   text("config", config_, "FILE.toml", "read flags from a TOML file; the command line wins");
   flags_.back()->in_settings = false;
 }
@@ -218,8 +218,15 @@ void Command::choice(const std::string& flag, std::optional<std::string>& value,
 void Command::not_yet(const std::string& flag, const std::string& type, const std::string& help,
                       const std::vector<std::string>& accepted) {
   Flag& entry = add(flag, type, help + " (not yet)");
-  entry.in_settings = false;
+  entry.in_settings = type.empty() || !accepted.empty();
   entry.joins_array = true;
+  if (!accepted.empty()) entry.option->default_str(accepted.front());
+  if (entry.in_settings) {
+    entry.current = [in_force = accepted.empty() ? "false" : accepted.front()] {
+      const auto value = nlohmann::ordered_json::parse(in_force, nullptr, false);  // a word is no JSON
+      return value.is_discarded() ? nlohmann::ordered_json(in_force) : value;
+    };
+  }
   entry.assign = [accepted, flag, type](const std::vector<std::string>& texts) {
     const std::string& text = texts.front();
     if (std::find(accepted.begin(), accepted.end(), text) != accepted.end()) return;

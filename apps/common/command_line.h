@@ -79,7 +79,8 @@ class Command {
   void choice(const std::string& flag, std::optional<std::string>& value,
               const std::vector<std::string>& words, const std::string& help);
   /// A flag of the contract whose feature is not built: refused with 'not yet' unless its value is one of
-  /// `accepted` (which ask for nothing new, as `--tp 1` does). An empty `type` is a flag without a value.
+  /// `accepted` (which ask for nothing new, as `--tp 1` does; the first is what is in force). An empty `type`
+  /// is a flag without a value.
   void not_yet(const std::string& flag, const std::string& type, const std::string& help,
                const std::vector<std::string>& accepted = {});
   /// An argument without a flag; it cannot stand in a file.
@@ -89,7 +90,8 @@ class Command {
   bool given(std::string_view flag) const;
 
   /// The settings in force, in the order of definition: name (with underscores) to the value that its
-  /// variable has now (null for an empty std::optional). Without --config and what is not yet built.
+  /// variable has now (null for an empty std::optional). Without --config, and without what is not yet built
+  /// and has no value that is accepted.
   nlohmann::ordered_json settings() const;
 
  private:

@@ -1,6 +1,7 @@
 // The frame round a program's body: exceptions become one line on stderr and the exit status of the contract.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -25,18 +26,26 @@ class Frame {
   void start_work() { work_started_ = true; }
   bool work_started() const { return work_started_; }
 
+  /// Exit status for the exception in flight: 2 for a ValueError, ShapeError, IoError or DeviceError before
+  /// start_work, 1 for everything else.
+  int status_of_failure() const;
+  /// Its words, on one line.
+  std::string words_of_failure() const;
+  /// Tells the exception in flight in one line "NAME: message" on stderr: one found before work started by
+  /// the printing rank alone. Returns status_of_failure().
+  int tell_failure(const std::string& name) const;
+
   /// Results: to stdout, on the printing rank.
   void print(std::string_view text) const;
   /// Progress and diagnostics: to stderr, on the printing rank.
   void note(std::string_view text) const;
 
  private:
-  bool work_started_ = false;
+  std::atomic<bool> work_started_ = false;  // ranks may be threads
 };
 
-/// Runs the body and returns the program's exit status: what the body returns; for an exception one line
-/// "NAME: message" on stderr and 2 for a ValueError, ShapeError, IoError or DeviceError before start_work, 1
-/// for everything else. Results that could not be written to stdout (a full disk) make it 1.
+/// Runs the body and returns the program's exit status: what the body returns; for an exception that of
+/// Frame::tell_failure. Results that could not be written to stdout (a full disk) make it 1.
 int run_program(const std::string& name, const std::function<int(Frame&)>& body);
 
 }  // namespace penstock

@@ -1,11 +1,17 @@
 // InferenceFlags and InferenceModel.
 #include "apps/common/inference.h"
 
+#include "apps/common/outputs.h"
+#include "apps/common/ranks.h"
+#include "apps/common/source_directory.h"
+#include "core/safetensors.h"
+
 namespace penstock {
 
 void InferenceFlags::define(Command& root) {
   root.group("Model");
-  root.text("from", from, "DIR", "checkpoint: a step's directory, or the directory of steps (then the newest)");
+  root.text("from", from, "DIR",
+            "checkpoint: a step's directory, or the directory of steps (then the newest)");
   root.text("tokenizer", tokenizer, "byte", "how text becomes tokens (default: the checkpoint's)");
   root.not_yet("dtype", "fp32|bf16", "compute type", {"fp32"});
   root.not_yet("device", "cpu|cuda|cuda-host|auto", "where to compute", {"cpu", "auto"});
@@ -13,7 +19,8 @@ void InferenceFlags::define(Command& root) {
   root.integer("pp", pp, "pipeline ranks (default: all)", at_least<Index>(1));
   root.not_yet("tp", "N", "tensor-parallel ranks", {"1"});
   root.integer("ranks", ranks, "in-process ranks (threads), without mpirun", between<Index>(1, 4096));
-  root.integer("threads", threads, "compute threads of a rank", between<Index>(1, 1024));
+  root.integer("threads", threads, "compute threads of a rank (default: its CPUs shared by its ranks)",
+               between<Index>(1, 1024));
   root.number("deadline", deadline, "seconds that a rank waits for another", more_than(0.0));
   root.group("Output");
   root.boolean("json", json, "one JSON document on stdout");
@@ -22,18 +29,18 @@ void InferenceFlags::define(Command& root) {
 
 void InferenceFlags::check() const {
   require<ValueError>(from.has_value(), "--from is missing: a checkpoint's directory");
-  require<ValueError>(!tokenizer || *tokenizer == "byte", "--tokenizer {}: not yet; byte is built", tokenizer.value_or(""));
-  if (logits) {
-    const std::filesystem::path folder = std::filesystem::absolute(*logits).parent_path();
-    require<IoError>(std::filesystem::is_directory(folder), "--logits {}: there is no directory {}", *logits, folder.string());
-  }
+  require<ValueError>(!tokenizer || *tokenizer == "byte", "--tokenizer {}: not yet; byte is built",
+                      tokenizer.value_or(""));
+  if (logits) require_writable_file("logits", *logits);
 }
 
-InferenceModel::InferenceModel(const InferenceFlags& flags, int ranks) : checkpoint_(Checkpoint::open(*flags.from)) {
+InferenceModel::InferenceModel(const InferenceFlags& flags, int ranks)
+    : checkpoint_(open_source("from", *flags.from)) {
   config_ = ModelConfig::from_json(checkpoint_.info().model, checkpoint_.path().string());
   model_ = config_.build();
   tokenizer_ = load_tokenizer(flags.tokenizer.value_or(checkpoint_.info().tokenizer));
-  require<ValueError>(!flags.pp || *flags.pp == ranks, "--pp {}: there are {} ranks", flags.pp.value_or(0), ranks);
+  require<ValueError>(!flags.pp || *flags.pp == ranks, "--pp {}: there are {} ranks", flags.pp.value_or(0),
+                      ranks);
   placement_ = linear_placement(ranks);
   std::vector<double> costs;
   for (int b = 0; b < model_.size(); ++b) costs.push_back(model_.block(b).layers() > 0 ? 1.0 : 0.0);
@@ -48,6 +55,18 @@ Executor& InferenceModel::load(RankContext& context, Communicator& pipeline) {
   checkpoint_.load_weights(model_, *weights_);
   executor_.emplace(ExecutorSetup{&context, &pipeline, &model_, partition_, &*weights_, 0});
   return *executor_;
+}
+
+int inference_threads(const InferenceFlags& flags, Communicator& world, const std::string& host) {
+  return flags.threads ? narrow<int>(*flags.threads) : default_threads(world, host);
+}
+
+void write_logits(const std::string& path, const std::vector<float>& logits, Index vocabulary) {
+  const auto values = static_cast<Index>(logits.size());
+  const SafetensorsEntry entry{"logits", DType::f32, Shape{values / vocabulary, vocabulary},
+                               reinterpret_cast<const std::byte*>(logits.data()),
+                               values * static_cast<Index>(sizeof(float))};
+  write_safetensors(path, {&entry, 1});
 }
 
 }  // namespace penstock

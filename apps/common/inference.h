@@ -48,4 +48,10 @@ class InferenceModel {
   std::optional<Executor> executor_;
 };
 
+/// The threads that were asked for, or this rank's share of the CPUs. Collective.
+int inference_threads(const InferenceFlags& flags, Communicator& world, const std::string& host);
+
+/// One tensor `logits` (T, vocabulary) in fp32. Throws IoError.
+void write_logits(const std::string& path, const std::vector<float>& logits, Index vocabulary);
+
 }  // namespace penstock

@@ -35,7 +35,8 @@ class RunLog {
 nlohmann::ordered_json json_number(double value);
 
 /// The `run` line.
-nlohmann::ordered_json run_line(const TrainSettings& settings, const Session& session, Index threads, const std::vector<std::string>& hosts,
+nlohmann::ordered_json run_line(const TrainSettings& settings, const Session& session, Index threads,
+                                const std::vector<std::string>& hosts,
                                 const std::vector<std::string>& devices);
 nlohmann::ordered_json step_line(const StepRecord& record);
 nlohmann::ordered_json eval_line(const EvalRecord& record);
@@ -66,9 +67,11 @@ std::string human(double value);
 std::string human_bytes(Index bytes);
 
 /// Plan, memory and schedule before the run: --dry-run, and the head of every run.
-std::string describe(const TrainSettings& settings, const Session& session, const std::vector<Index>& predicted_peak, bool drawing);
+std::string describe(const TrainSettings& settings, const Session& session,
+                     const std::vector<Index>& predicted_peak, bool drawing);
 nlohmann::ordered_json describe_json(const Session& session, const std::vector<Index>& predicted_peak);
 /// The closing report: losses on held-out text, measured beside simulated timeline.
-std::string closing_report(const Session& session, const RunSummary& summary, const std::vector<EvalRecord>& evaluations);
+std::string closing_report(const Session& session, const RunSummary& summary,
+                           const std::vector<EvalRecord>& evaluations);
 
 }  // namespace penstock

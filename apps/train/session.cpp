@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include "apps/common/source_directory.h"
 #include "data/corpus.h"
 #include "parallel/pipeline/schedule/csv.h"
 #include "parallel/pipeline/schedule/generate.h"
@@ -15,12 +16,16 @@ namespace {
 namespace fs = std::filesystem;
 
 bool all_token_files(const std::vector<std::string>& paths) {
-  return std::all_of(paths.begin(), paths.end(), [](const std::string& p) { return fs::path(p).extension() == ".bin"; });
+  return std::all_of(paths.begin(), paths.end(),
+                     [](const std::string& p) { return fs::path(p).extension() == ".bin"; });
 }
 
 ModelConfig choose_model(const TrainSettings& s, const std::optional<Checkpoint>& from) {
-  ModelOverrides overrides{s.layers, s.hidden, s.heads, s.kv_heads, s.ffn, s.vocab, s.seq_len, {}, s.tied_embeddings};
+  ModelOverrides overrides{s.layers, s.hidden,  s.heads, s.kv_heads,       s.ffn,
+                           s.vocab,  s.seq_len, {},      s.tied_embeddings};
   if (s.command->given("dropout")) overrides.dropout = s.dropout;
+  require<ValueError>(!s.model.ends_with(".toml"),
+                      "--model {}: a model's file is not yet read; give a name and overrides", s.model);
   if (!from) {
     // The vocabulary follows the tokenizer; token files need none, then it is the model's.
     if (!overrides.vocabulary && (s.tokenizer || !all_token_files(s.data))) overrides.vocabulary = 256;
@@ -28,36 +33,43 @@ ModelConfig choose_model(const TrainSettings& s, const std::optional<Checkpoint>
   }
   ModelConfig config = ModelConfig::from_json(from->info().model, from->path().string());
   const auto same = [&](const char* flag, const std::optional<Index>& wish, Index value) {
-    require<ValueError>(!wish || *wish == value, "--{} {}: contradicts --init-from {}, whose model has {}", flag, wish.value_or(0),
-                        from->path().string(), value);
+    require<ValueError>(!wish || *wish == value, "--{} {}: contradicts --init-from {}, whose model has {}",
+                        flag, wish.value_or(0), from->path().string(), value);
   };
-  require<ValueError>(!s.command->given("model") || s.model == config.name, "--model {}: contradicts --init-from {}, a {}", s.model,
-                      from->path().string(), config.name);
-  same("layers", s.layers, config.gpt2.layers);
-  same("hidden", s.hidden, config.gpt2.hidden);
-  same("heads", s.heads, config.gpt2.heads);
-  same("kv-heads", s.kv_heads, config.gpt2.heads);
-  same("ffn", s.ffn, config.gpt2.ffn_size());
-  same("vocab", s.vocab, config.gpt2.vocabulary);
-  require<ValueError>(!s.tied_embeddings || *s.tied_embeddings == config.gpt2.tied_embeddings,
-                      "--tied-embeddings {}: contradicts --init-from {}", s.tied_embeddings.value_or(false), from->path().string());
-  require<ValueError>(!s.seq_len || *s.seq_len <= config.gpt2.positions, "--seq-len {}: the model of --init-from {} has {} positions",
-                      s.seq_len.value_or(0), from->path().string(), config.gpt2.positions);
-  if (overrides.dropout) config.gpt2.dropout = static_cast<float>(*overrides.dropout);
+  require<ValueError>(!s.command->given("model") || s.model == config.name,
+                      "--model {}: contradicts --init-from {}, a {}", s.model, from->path().string(),
+                      config.name);
+  same("layers", s.layers, config.layers());
+  same("hidden", s.hidden, config.hidden());
+  same("heads", s.heads, config.heads());
+  same("kv-heads", s.kv_heads, config.kv_heads());
+  same("ffn", s.ffn, config.ffn());
+  same("vocab", s.vocab, config.vocabulary());
+  require<ValueError>(!s.tied_embeddings || *s.tied_embeddings == config.tied_embeddings(),
+                      "--tied-embeddings {}: contradicts --init-from {}", s.tied_embeddings.value_or(false),
+                      from->path().string());
+  require<ValueError>(!s.seq_len || *s.seq_len <= config.sequence_length(),
+                      "--seq-len {}: the model of --init-from {} has {} positions", s.seq_len.value_or(0),
+                      from->path().string(), config.sequence_length());
+  if (overrides.dropout) config.set_dropout(static_cast<float>(*overrides.dropout));
   return config;
 }
 
 void load_data(const TrainSettings& s, Session& session) {
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(s.tokenizer.value_or("byte"));
-  const CorpusOptions options{tokenizer.get(), session.model_config.vocabulary(), parse_token_dtype(s.token_dtype)};
+  const CorpusOptions options{tokenizer.get(), session.model_config.vocabulary(),
+                              parse_token_dtype(s.token_dtype)};
   const auto load = [&](const std::vector<std::string>& paths) {
     return load_corpus(std::vector<fs::path>(paths.begin(), paths.end()), options);
   };
   TokenRow row = load(s.data), held_out;
   if (s.valid_data) held_out = load({*s.valid_data});
   if (s.valid_fraction) std::tie(row, held_out) = split_row(row, *s.valid_fraction);
-  SamplerOptions sampler{.sequence_length = session.sequence_length, .batch = s.batch, .order = parse_data_order(s.data_order),
-                         .seed = static_cast<std::uint64_t>(s.seed), .ignore_target = std::nullopt};
+  SamplerOptions sampler{.sequence_length = session.sequence_length,
+                         .batch = s.batch,
+                         .order = parse_data_order(s.data_order),
+                         .seed = static_cast<std::uint64_t>(s.seed),
+                         .ignore_target = std::nullopt};
   if (s.ignore_target) sampler.ignore_target = narrow<std::int32_t>(*s.ignore_target);
   const auto add_context = [&](const std::string& flag, auto&& make) {
     try {
@@ -67,14 +79,19 @@ void load_data(const TrainSettings& s, Session& session) {
       throw;
     }
   };
-  session.batches = add_context(fmt::format("--data {}", fmt::join(s.data, " ")), [&] { return std::make_unique<TokenBatches>(Sampler(row, sampler)); });
+  session.batches = add_context(fmt::format("--data {}", fmt::join(s.data, " ")),
+                                [&] { return std::make_unique<TokenBatches>(Sampler(row, sampler)); });
   const RowFingerprint print = row.fingerprint();
-  session.checkpoint_info.data = {{"tokens", print.tokens}, {"hash", print.hash}, {"order", s.data_order}, {"batch", s.batch},
+  session.checkpoint_info.data = {{"tokens", print.tokens},
+                                  {"hash", print.hash},
+                                  {"order", s.data_order},
+                                  {"batch", s.batch},
                                   {"sequence_length", session.sequence_length}};
   if (s.eval_every == 0 && !s.valid_data && !s.valid_fraction) return;
   sampler.order = DataOrder::sequential;
-  session.evaluation = add_context(s.valid_data ? "--valid-data " + *s.valid_data : fmt::format("--valid-fraction {}", *s.valid_fraction),
-                                   [&] { return std::make_unique<EvaluationBatches>(Sampler(held_out, sampler)); });
+  session.evaluation = add_context(
+      s.valid_data ? "--valid-data " + *s.valid_data : fmt::format("--valid-fraction {}", *s.valid_fraction),
+      [&] { return std::make_unique<EvaluationBatches>(Sampler(held_out, sampler)); });
   session.eval_batches = std::min(s.eval_batches, session.evaluation->batches());
 }
 
@@ -82,32 +99,42 @@ void load_data(const TrainSettings& s, Session& session) {
 Partition choose_partition(const TrainSettings& s, Session& session, Index stages) {
   if (s.partition != "auto") {
     std::vector<Index> layers;
-    for (const std::string& item : split_commas(s.partition)) layers.push_back(parse_integer("partition", item, at_least<Index>(0)));
+    for (const std::string& item : split_commas(s.partition))
+      layers.push_back(parse_integer("partition", item, at_least<Index>(0)));
     return partition_by_layers(session.model, layers, stages);
   }
   std::vector<double> costs;
-  for (const BlockProfile& p : profile_blocks(session.model, *session.batches, 1, micro_batch_span(s.batch, session.micro_batch, 0)))
+  for (const BlockProfile& p :
+       profile_blocks(session.model, *session.batches, 1, micro_batch_span(s.batch, session.micro_batch, 0)))
     costs.push_back(p.forward_flops + p.input_flops + p.weight_flops);
   return partition_by_cost(session.model, costs, std::vector<double>(static_cast<std::size_t>(stages), 1.0));
 }
 
 void make_plan(const TrainSettings& s, int ranks, Session& session) {
-  const Index pp = s.pp.value_or(ranks);
+  const Index pp = s.pp.value_or(1);
+  require<ValueError>(pp == ranks || ranks % pp != 0,
+                      "--pp {}: {} ranks leave --dp {}, which is not yet built; give --pp {}", pp, ranks,
+                      ranks / pp, ranks);
   session.layout = {.pp = narrow<int>(pp)};
   const Mesh mesh(session.layout, ranks);
   const bool file = s.schedule.ends_with(".csv");
   Plan plan;
   if (file) {
     plan = read_csv(s.schedule);
-    require<ValueError>(plan.pp == pp, "--schedule {}: a plan for {} ranks, but --pp is {}", s.schedule, plan.pp, pp);
+    require<ValueError>(plan.pp == pp, "--schedule {}: a plan for {} ranks, but --pp is {}", s.schedule,
+                        plan.pp, pp);
     session.micro_batch = s.micro_batch.value_or(div_up(s.batch, plan.micro_batches));
   } else {
     session.micro_batch = s.micro_batch.value_or(div_up(s.batch, 2 * pp));
-    plan = generate(s.schedule, {.pp = pp, .micro_batches = div_up(s.batch, session.micro_batch)});
+    GenerateOptions options;
+    options.pp = pp;
+    options.micro_batches = div_up(s.batch, session.micro_batch);
+    plan = generate(s.schedule, options);
   }
-  require<ValueError>(plan.micro_batches == div_up(s.batch, session.micro_batch),
-                      "--schedule {}: a plan for {} micro-batches, but --batch {} in micro-batches of {} makes {}", s.schedule,
-                      plan.micro_batches, s.batch, session.micro_batch, div_up(s.batch, session.micro_batch));
+  require<ValueError>(
+      plan.micro_batches == div_up(s.batch, session.micro_batch),
+      "--schedule {}: a plan for {} micro-batches, but --batch {} in micro-batches of {} makes {}",
+      s.schedule, plan.micro_batches, s.batch, session.micro_batch, div_up(s.batch, session.micro_batch));
   session.partition = choose_partition(s, session, plan.stages);
   try {
     require_verified(plan);
@@ -121,7 +148,8 @@ void make_plan(const TrainSettings& s, int ranks, Session& session) {
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainSettings& s) {
   const auto f = [](double value) { return static_cast<float>(value); };
-  if (s.optimizer == "sgd") return std::make_unique<Sgd>(kernels::SgdSettings{f(s.momentum), f(s.weight_decay)});
+  if (s.optimizer == "sgd")
+    return std::make_unique<Sgd>(kernels::SgdSettings{f(s.momentum), f(s.weight_decay)});
   return std::make_unique<AdamW>(kernels::AdamWSettings{f(s.beta1), f(s.beta2), f(s.eps), f(s.weight_decay)});
 }
 
@@ -129,23 +157,30 @@ void check_checkpoints(const TrainSettings& s, Session& session) {
   if (!s.checkpoint_dir) return;
   const fs::path directory = *s.checkpoint_dir;
   std::error_code error;
-  require<ValueError>(!fs::exists(directory, error) || fs::is_directory(directory, error), "--checkpoint-dir {}: is a file", *s.checkpoint_dir);
+  require<ValueError>(!fs::exists(directory, error) || fs::is_directory(directory, error),
+                      "--checkpoint-dir {}: is a file", *s.checkpoint_dir);
   if (!s.resume) {
-    require<ValueError>(list_checkpoints(directory).empty(), "--checkpoint-dir {}: holds checkpoints; add --resume to go on from them, or name another directory",
-                        *s.checkpoint_dir);
+    require<ValueError>(
+        list_checkpoints(directory).empty(),
+        "--checkpoint-dir {}: holds checkpoints; add --resume to go on from them, or name another directory",
+        *s.checkpoint_dir);
     return;
   }
-  session.resume = Checkpoint::open(directory);
+  session.resume = open_source("resume", *s.checkpoint_dir);
   const CheckpointInfo& info = session.resume->info();
   const auto refuse = [&](const char* what, const nlohmann::json& theirs, const nlohmann::json& ours) {
-    require<ValueError>(theirs == ours, "--resume {}: the checkpoint is of another {}: {} there, {} here", session.resume->path().string(),
-                        what, theirs.dump(), ours.dump());
+    require<ValueError>(theirs == ours, "--resume {}: the checkpoint is of another {}: {} there, {} here",
+                        session.resume->path().string(), what, theirs.dump(), ours.dump());
   };
   nlohmann::json model = info.model, mine = session.model_config.to_json();
   model.erase("dropout");
   mine.erase("dropout");
   refuse("model", model, mine);
-  refuse("data", info.data, session.checkpoint_info.data);
+  const auto text_of =
+      [](const nlohmann::json& data) {  // the rest are settings, which the command line may change
+        return nlohmann::json{{"tokens", data.at("tokens")}, {"hash", data.at("hash")}};
+      };
+  refuse("data", text_of(info.data), text_of(session.checkpoint_info.data));
   refuse("optimizer", info.optimizer.at("name"), session.checkpoint_info.optimizer.at("name"));
 }
 
@@ -163,7 +198,7 @@ TrainingSetup Session::training_setup() const {
 
 std::unique_ptr<Session> prepare(const TrainSettings& s, int ranks) {
   auto session = std::make_unique<Session>();
-  if (s.init_from) session->init_from = Checkpoint::open(*s.init_from);
+  if (s.init_from) session->init_from = open_source("init-from", *s.init_from);
   session->model_config = choose_model(s, session->init_from);
   session->sequence_length = s.seq_len.value_or(session->model_config.sequence_length());
   session->model = session->model_config.build();
@@ -173,7 +208,9 @@ std::unique_ptr<Session> prepare(const TrainSettings& s, int ranks) {
   CheckpointInfo& info = session->checkpoint_info;
   info.model = session->model_config.to_json();
   info.optimizer = {{"name", s.optimizer}};
-  info.plan = {{"schedule", s.schedule}, {"pp", session->layout.pp}, {"micro_batches", session->plan.micro_batches},
+  info.plan = {{"schedule", s.schedule},
+               {"pp", session->layout.pp},
+               {"micro_batches", session->plan.micro_batches},
                {"partition", layers_per_stage(session->model, session->partition)}};
   info.tokenizer = s.tokenizer.value_or("byte");
   check_checkpoints(s, *session);

@@ -1,5 +1,5 @@
-// Session: what every rank makes of the settings before training starts: data, model, layout, plan. Nothing is written and no
-// tensor is allocated; everything that is wrong with the input is found here.
+// Session: what every rank makes of the settings before training starts: data, model, layout, plan. Nothing
+// is written and no tensor is allocated; everything that is wrong with the input is found here.
 #pragma once
 
 #include <memory>

@@ -2,15 +2,23 @@
 #include "apps/train/settings.h"
 
 namespace penstock {
+namespace {
+
+constexpr Index most_threads = 4096;
+constexpr Index most_ids = std::numeric_limits<std::int32_t>::max();
+
+}  // namespace
 
 void TrainSettings::define(Command& root) {
   command = &root;
   const IntegerRange positive = at_least<Index>(1), counting = at_least<Index>(0);
   const NumberRange not_negative = at_least(0.0);
-  root.example("penstock-train --model gpt2-tiny --data book.txt --steps 200 --batch 16 --lr 1e-3 --log run.jsonl");
+  root.example(
+      "penstock-train --model gpt2-tiny --data book.txt --steps 200 --batch 16 --lr 1e-3 --log run.jsonl");
 
   root.group("Model");
-  root.text("model", model, "NAME", "a bundled model: gpt2-tiny, gpt2, gpt2-medium, gpt2-large, gpt2-xl");
+  root.text("model", model, "NAME",
+            "a bundled model: gpt2-tiny, gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-tiny");
   root.text("init-from", init_from, "DIR", "Penstock checkpoint to take model and weights from");
   root.integer("layers", layers, "transformer layers", positive);
   root.integer("hidden", hidden, "width of the residual stream", positive);
@@ -28,19 +36,22 @@ void TrainSettings::define(Command& root) {
   root.group("Data");
   root.texts("data", data, "PATH...", "text file, folder of text, or token file (.bin); repeatable");
   root.text("valid-data", valid_data, "PATH", "held-out data for --eval-every");
-  root.number("valid-fraction", valid_fraction, "hold out this last part of the data instead", NumberRange{0, 1, true, true});
+  root.number("valid-fraction", valid_fraction, "hold out this last part of the data instead",
+              NumberRange{0, 1, true, true});
   root.text("tokenizer", tokenizer, "byte", "how text becomes tokens (default: byte)");
   root.choice("data-order", data_order, {"shuffled", "sequential"}, "order of the windows");
   root.not_yet("document-separator", "ID", "attention and targets stay inside a document");
   root.choice("token-dtype", token_dtype, {"auto", "uint16", "uint32"}, "ids of headerless token files");
-  root.integer("ignore-target", ignore_target, "targets with this id do not count", counting);
+  root.integer("ignore-target", ignore_target, "targets with this id do not count",
+               between<Index>(0, most_ids));
 
   root.group("Batch");
   root.integer("batch", batch, "sequences of an optimizer step, over all ranks", positive);
-  root.integer("micro-batch", micro_batch, "sequences of a micro-batch (default: twice as many micro-batches as stages)", positive);
+  root.integer("micro-batch", micro_batch,
+               "sequences of a micro-batch (default: twice as many micro-batches as stages)", positive);
 
   root.group("Layout");
-  root.integer("pp", pp, "pipeline ranks (default: all)", positive);
+  root.integer("pp", pp, "pipeline ranks (default: 1)", positive);
   root.not_yet("tp", "N", "tensor-parallel ranks", {"1"});
   root.not_yet("dp", "N", "data-parallel ranks", {"1"});
   root.not_yet("cp", "N", "context-parallel ranks", {"1"});
@@ -50,7 +61,7 @@ void TrainSettings::define(Command& root) {
   root.text("partition", partition, "auto|3,3,4,2", "transformer layers per stage");
   root.not_yet("memory-limit", "BYTES", "plan to stay under this", {"0"});
   root.not_yet("repartition", "auto|STEP:...", "move blocks while the run goes on");
-  root.integer("ranks", ranks, "in-process ranks (threads), without mpirun", between<Index>(1, 4096));
+  root.integer("ranks", ranks, "in-process ranks (threads), without mpirun", positive);
 
   root.group("Schedule");
   root.text("schedule", schedule, "NAME|FILE.csv", "pipeline schedule; penstock-schedule list shows them");
@@ -68,8 +79,10 @@ void TrainSettings::define(Command& root) {
   root.number("lr", lr, "learning rate", not_negative);
   root.number("min-lr", min_lr, "where the schedule ends", not_negative);
   root.integer("warmup", warmup, "steps of linear warm-up", counting);
-  root.choice("lr-schedule", lr_schedule, {"constant", "linear", "cosine", "wsd"}, "learning rate after warm-up");
-  root.number("weight-decay", weight_decay, "decoupled, on parameters of two or more dimensions", not_negative);
+  root.choice("lr-schedule", lr_schedule, {"constant", "linear", "cosine", "wsd"},
+              "learning rate after warm-up");
+  root.number("weight-decay", weight_decay, "decoupled, on parameters of two or more dimensions",
+              not_negative);
   root.number("beta1", beta1, "of adamw", from_below(0.0, 1.0));
   root.number("beta2", beta2, "of adamw", from_below(0.0, 1.0));
   root.number("eps", eps, "of adamw", more_than(0.0));
@@ -80,10 +93,12 @@ void TrainSettings::define(Command& root) {
   root.integer("seed", seed, "of weights, dropout and data order", counting);
   root.not_yet("dtype", "fp32|bf16", "compute type", {"fp32"});
   root.not_yet("device", "cpu|cuda|cuda-host|auto", "where to compute", {"cpu", "auto"});
-  root.integer("threads", threads, "compute threads of a rank (default: its CPUs shared by its ranks)", between<Index>(1, 1024));
+  root.integer("threads", threads, "compute threads of a rank (default: its CPUs shared by its ranks)",
+               between<Index>(1, 1024));
   root.not_yet("profile", "", "time by op");
   root.boolean("deterministic", deterministic, "always on: results depend on nothing but the settings");
-  root.number("deadline", deadline, "seconds that a rank waits for another before the run is stopped", more_than(0.0));
+  root.number("deadline", deadline, "seconds that a rank waits for another before the run is stopped",
+              more_than(0.0));
 
   root.group("Watch");
   root.text("log", log, "FILE.jsonl", "one JSON object a line: run, steps, evaluations, summary");
@@ -93,7 +108,7 @@ void TrainSettings::define(Command& root) {
   root.text("dump-gradients", dump_gradients, "DIR", "write the first step's gradients");
   root.text("dump-parameters", dump_parameters, "DIR", "write the weights after the last step");
   root.boolean("dry-run", dry_run, "print plan, memory and schedule; allocate nothing");
-  root.boolean("json", json, "with --dry-run: one JSON document");
+  root.boolean("json", json, "one JSON document on stdout: the plan with --dry-run, else the summary");
 
   root.group("Keep");
   root.text("checkpoint-dir", checkpoint_dir, "DIR", "where checkpoints go");
@@ -103,19 +118,23 @@ void TrainSettings::define(Command& root) {
 }
 
 void TrainSettings::check() const {
-  require<ValueError>(!data.empty(), "--data is missing: a text file, a folder of text, or a token file (.bin)");
+  require<ValueError>(!data.empty(),
+                      "--data is missing: a text file, a folder of text, or a token file (.bin)");
   const bool held_out = valid_data || valid_fraction;
   require<ValueError>(!(valid_data && valid_fraction), "--valid-data and --valid-fraction: give one of them");
-  require<ValueError>(eval_every == 0 || held_out, "--eval-every {}: needs --valid-data or --valid-fraction", eval_every);
-  require<ValueError>(!micro_batch || *micro_batch <= batch, "--micro-batch {}: at most --batch {}", micro_batch.value_or(0), batch);
+  require<ValueError>(eval_every == 0 || held_out, "--eval-every {}: needs --valid-data or --valid-fraction",
+                      eval_every);
+  require<ValueError>(!micro_batch || *micro_batch <= batch, "--micro-batch {}: at most --batch {}",
+                      micro_batch.value_or(0), batch);
   require<ValueError>(checkpoint_dir || !(command->given("save-every") || command->given("keep") || resume),
                       "--save-every, --keep and --resume: need --checkpoint-dir");
-  require<ValueError>(!(resume && init_from), "--resume and --init-from: a resumed run has its weights from the checkpoint");
-  require<ValueError>(momentum == 0 || optimizer == "sgd", "--momentum {}: belongs to --optimizer sgd", momentum);
+  require<ValueError>(momentum == 0 || optimizer == "sgd", "--momentum {}: belongs to --optimizer sgd",
+                      momentum);
   require<ValueError>(min_lr <= lr, "--min-lr {}: at most --lr {}", min_lr, lr);
-  require<ValueError>(!json || dry_run, "--json: goes with --dry-run");
-  require<ValueError>(warmup <= steps || steps == 0, "--warmup {}: at most --steps {}", warmup, steps);
-  require<ValueError>(!tokenizer || *tokenizer == "byte", "--tokenizer {}: not yet; byte is built", tokenizer.value_or(""));
+  require<ValueError>(dry_run || ranks.value_or(1) <= most_threads,
+                      "--ranks {}: at most {} without --dry-run", ranks.value_or(1), most_threads);
+  require<ValueError>(!tokenizer || *tokenizer == "byte", "--tokenizer {}: not yet; byte is built",
+                      tokenizer.value_or(""));
 }
 
 }  // namespace penstock

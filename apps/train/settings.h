@@ -30,20 +30,18 @@ struct TrainSettings {
   std::optional<Index> micro_batch;
   // layout
   std::optional<Index> pp;
-  Index tp = 1, cp = 1, ep = 1;
-  std::optional<Index> dp;
   std::optional<Index> ranks;
   std::string partition = "auto";
   // schedule
   std::string schedule = "1f1b";
   // optimizer
   std::string optimizer = "adamw";
-  double momentum = 0, lr = 1e-3, min_lr = 0, weight_decay = 0.01, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, clip = 1;
+  double momentum = 0, lr = 1e-3, min_lr = 0, weight_decay = 0.01, beta1 = 0.9, beta2 = 0.999, eps = 1e-8,
+         clip = 1;
   Index warmup = 0;
   std::string lr_schedule = "constant";
   // run
   Index steps = 100, seed = 0;
-  std::string dtype = "fp32", device = "cpu";
   std::optional<Index> threads;
   bool deterministic = false;
   double deadline = 300;

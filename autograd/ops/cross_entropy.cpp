@@ -8,19 +8,26 @@ namespace {
 
 class CrossEntropyOp final : public Op {
  public:
+  explicit CrossEntropyOp(float smoothing) : smoothing_(smoothing) {}
+
   std::string_view name() const override { return "cross_entropy"; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
+    require<ValueError>(smoothing_ >= 0 && smoothing_ <= 1,
+                        "cross_entropy: label smoothing {} is outside 0..1", smoothing_);
     const Tensor logits = in[0].contiguous(), targets = in[1].contiguous();
     require<ShapeError>(logits.shape().rank() >= 1 && targets.shape() == logits.shape().without_last(),
-                        "cross_entropy: targets {} for logits {}", targets.shape().str(), logits.shape().str());
-    require<ValueError>(targets.dtype() == DType::i32, "cross_entropy: targets are int32, not {}", name_of(targets.dtype()));
+                        "cross_entropy: targets {} for logits {}", targets.shape().str(),
+                        logits.shape().str());
+    require<ValueError>(targets.dtype() == DType::i32, "cross_entropy: targets are int32, not {}",
+                        name_of(targets.dtype()));
     RankContext& context = logits.context();
     vocabulary_ = logits.shape().dim(-1);
     rows_ = targets.numel();
     const Tensor lse = Tensor::empty(context, Shape{rows_});
     const Tensor sum_and_count = Tensor::empty(context, Shape{2}, DType::f64);
-    kernels::cross_entropy_forward(context.stream(), rows_, vocabulary_, logits, targets, lse, sum_and_count);
+    kernels::cross_entropy_forward(context.stream(), rows_, vocabulary_, smoothing_, logits, targets, lse,
+                                   sum_and_count);
     save.tensor(logits, 1u);
     save.tensor(targets, 1u);
     save.tensor(lse, 1u);
@@ -30,17 +37,24 @@ class CrossEntropyOp final : public Op {
   void backward(BackwardContext& ctx) override {
     if (!ctx.wants(0)) return;
     const Tensor logits = ctx.saved(0);
-    const Tensor dlogits = Tensor::empty(ctx.context(), logits.shape(), logits.dtype());
-    kernels::cross_entropy_backward(ctx.stream(), rows_, vocabulary_, ctx.grad(), logits, ctx.saved(1), ctx.saved(2), dlogits);
+    // Two handles are the tape's and ours: then nobody reads the logits again, and their memory takes the
+    // gradient.
+    const bool mine = logits.storage().use_count() == 2;
+    const Tensor dlogits = mine ? logits : Tensor::empty(ctx.context(), logits.shape(), logits.dtype());
+    kernels::cross_entropy_backward(ctx.stream(), rows_, vocabulary_, smoothing_, ctx.grad(), logits,
+                                    ctx.saved(1), ctx.saved(2), dlogits);
     ctx.set_grad(0, dlogits);
   }
 
  private:
+  float smoothing_;
   Index rows_ = 0, vocabulary_ = 0;
 };
 
 }  // namespace
 
-Variable cross_entropy_sum(const Variable& logits, const Variable& targets) { return apply_one<CrossEntropyOp>({logits, targets}); }
+Variable cross_entropy_sum(const Variable& logits, const Variable& targets, float label_smoothing) {
+  return apply_one<CrossEntropyOp>({logits, targets}, label_smoothing);
+}
 
 }  // namespace penstock::ops

@@ -16,8 +16,9 @@ class DropoutOp final : public Op {
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
     require<ShapeError>(in[0].shape().rank() >= 1 && in[1].shape() == Shape{in[0].shape()[0]},
                         "dropout: sequence numbers {} for x {}", in[1].shape().str(), in[0].shape().str());
-    save.tensor(in[1], 1u);
-    return {run(in[0], in[1])};
+    const Tensor sequence_ids = in[1].contiguous();
+    save.tensor(sequence_ids, 1u);
+    return {run(in[0], sequence_ids)};
   }
 
   void backward(BackwardContext& ctx) override {
@@ -29,8 +30,8 @@ class DropoutOp final : public Op {
     const Tensor x = source.contiguous();
     const Tensor y = Tensor::empty(x.context(), x.shape(), x.dtype());
     const Index sequences = x.shape()[0];
-    kernels::dropout(x.context().stream(), sequences, sequences ? x.numel() / sequences : 0, probability_, key_, state_,
-                     sequence_ids, x, y);
+    kernels::dropout(x.context().stream(), sequences, sequences ? x.numel() / sequences : 0, probability_,
+                     key_, state_, sequence_ids, x, y);
     return y;
   }
 
@@ -41,8 +42,10 @@ class DropoutOp final : public Op {
 
 }  // namespace
 
-Variable dropout(const Variable& x, float probability, std::uint64_t key, const StepState* state, const Variable& sequence_ids) {
-  require<ValueError>(probability >= 0 && probability < 1, "dropout: probability {} is not in [0, 1)", probability);
+Variable dropout(const Variable& x, float probability, std::uint64_t key, const StepState* state,
+                 const Variable& sequence_ids) {
+  require<ValueError>(probability >= 0 && probability < 1, "dropout: probability {} is not in [0, 1)",
+                      probability);
   if (probability == 0) return x;
   return apply_one<DropoutOp>({x, sequence_ids}, probability, key, state);
 }

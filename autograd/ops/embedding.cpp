@@ -32,7 +32,8 @@ class EmbeddingOp final : public Op {
     if (!ctx.wants(table_)) return;
     const Tensor ids = ctx.saved(0), dy = ctx.grad().contiguous();
     const GradientTarget dtable = ctx.target(table_, Shape{vocabulary_, cols_});
-    kernels::embedding_backward(ctx.stream(), ids.numel(), cols_, vocabulary_, dtable.accumulate, ids, dy, dtable.tensor);
+    kernels::embedding_backward(ctx.stream(), ids.numel(), cols_, vocabulary_, dtable.accumulate, ids, dy,
+                                dtable.tensor);
   }
 
  private:
@@ -41,6 +42,8 @@ class EmbeddingOp final : public Op {
 
 }  // namespace
 
-Variable embedding(const Variable& ids, const Variable& table) { return apply_one<EmbeddingOp>({ids, table}); }
+Variable embedding(const Variable& ids, const Variable& table) {
+  return apply_one<EmbeddingOp>({ids, table});
+}
 
 }  // namespace penstock::ops

@@ -2,6 +2,7 @@
 #include "autograd/ops/layer_norm.h"
 
 #include "kernels/norm.h"
+#include "kernels/reduce.h"
 
 namespace penstock::ops {
 namespace {
@@ -19,13 +20,16 @@ class LayerNormOp final : public Op {
     require<ShapeError>(x.shape().rank() >= 1, "layer_norm: x without dimensions");
     cols_ = x.shape().dim(-1);
     rows_ = x.shape().without_last().numel();
-    require<ShapeError>(in[gain_].shape() == Shape{cols_} && in[bias_].shape() == Shape{cols_},
-                        "layer_norm: gain {} and bias {} for x {}", in[gain_].shape().str(), in[bias_].shape().str(),
-                        x.shape().str());
+    const bool biased = in.size() > bias_;
+    require<ShapeError>(in[gain_].shape() == Shape{cols_} && (!biased || in[bias_].shape() == Shape{cols_}),
+                        "layer_norm: gain {} and bias {} for x {}", in[gain_].shape().str(),
+                        biased ? in[bias_].shape().str() : "none", x.shape().str());
     RankContext& context = x.context();
+    const Tensor gain = in[gain_].contiguous(), bias = biased ? in[bias_].contiguous() : Tensor();
     const Tensor y = Tensor::empty(context, x.shape(), x.dtype());
     const Tensor mean = Tensor::empty(context, Shape{rows_}), rstd = Tensor::empty(context, Shape{rows_});
-    kernels::layer_norm_forward(context.stream(), rows_, cols_, eps_, x, in[gain_], in[bias_], y, mean, rstd);
+    kernels::layer_norm_forward(context.stream(), rows_, cols_, eps_, x, gain,
+                                biased ? kernels::In(bias) : kernels::In(), y, mean, rstd);
     constexpr InputMask x_and_gain = (1u << x_) | (1u << gain_);
     save.tensor(x, x_and_gain);
     save.tensor(mean, x_and_gain);
@@ -38,18 +42,22 @@ class LayerNormOp final : public Op {
     const Tensor dy = ctx.grad().contiguous();
     const auto saved = [&](int k) { return kernels::In(ctx.saved(k)); };
     if (ctx.wants(x_)) {
+      const Tensor gain = ctx.input(gain_).contiguous();
       const Tensor dx = Tensor::empty(ctx.context(), dy.shape(), dy.dtype());
-      kernels::layer_norm_backward_input(ctx.stream(), rows_, cols_, saved(0), ctx.input(gain_), saved(1), saved(2), dy, dx);
+      kernels::layer_norm_backward_input(ctx.stream(), rows_, cols_, saved(0), gain, saved(1), saved(2), dy,
+                                         {}, dx);
       ctx.set_grad(x_, dx);
     }
-    if (!ctx.wants(gain_) && !ctx.wants(bias_)) return;
-    const GradientTarget dgain = ctx.wants(gain_) ? ctx.target(gain_, Shape{cols_}) : GradientTarget{};
-    const GradientTarget dbias = ctx.wants(bias_) ? ctx.target(bias_, Shape{cols_}) : GradientTarget{};
-    const auto out = [](const GradientTarget& t) { return t.tensor.defined() ? kernels::Out(t.tensor) : kernels::Out(); };
-    const bool gain = ctx.wants(gain_);
-    kernels::layer_norm_backward_weight(ctx.stream(), rows_, cols_, gain ? saved(0) : kernels::In(),
-                                        gain ? saved(1) : kernels::In(), gain ? saved(2) : kernels::In(), dy,
-                                        dgain.accumulate, out(dgain), dbias.accumulate, out(dbias));
+    if (ctx.wants(gain_)) {
+      const GradientTarget dgain = ctx.target(gain_, Shape{cols_});
+      const GradientTarget dbias = ctx.wants(bias_) ? ctx.target(bias_, Shape{cols_}) : GradientTarget{};
+      kernels::layer_norm_backward_weight(
+          ctx.stream(), rows_, cols_, saved(0), saved(1), saved(2), dy, dgain.accumulate, dgain.tensor,
+          dbias.accumulate, dbias.tensor.defined() ? kernels::Out(dbias.tensor) : kernels::Out());
+    } else if (ctx.wants(bias_)) {  // x is not kept for this
+      const GradientTarget dbias = ctx.target(bias_, Shape{cols_});
+      kernels::column_sum(ctx.stream(), rows_, cols_, dbias.accumulate, dy, dbias.tensor);
+    }
   }
 
  private:
@@ -60,7 +68,8 @@ class LayerNormOp final : public Op {
 }  // namespace
 
 Variable layer_norm(const Variable& x, const Variable& gain, const Variable& bias, float eps) {
-  return apply_one<LayerNormOp>({x, gain, bias}, eps);
+  if (bias.defined()) return apply_one<LayerNormOp>({x, gain, bias}, eps);
+  return apply_one<LayerNormOp>({x, gain}, eps);
 }
 
 }  // namespace penstock::ops

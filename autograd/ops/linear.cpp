@@ -22,17 +22,18 @@ class LinearOp final : public Op {
                         in[x_].shape().str(), w.shape().str());
     in_ = w.shape()[out_in_ ? 1 : 0];
     out_ = w.shape()[out_in_ ? 0 : 1];
-    require<ShapeError>(in[x_].shape().dim(-1) == in_, "linear: x {} ends in {}, but the weight {} takes {} inputs",
-                        in[x_].shape().str(), in[x_].shape().dim(-1), w.shape().str(), in_);
+    require<ShapeError>(in[x_].shape().dim(-1) == in_,
+                        "linear: x {} ends in {}, but the weight {} takes {} inputs", in[x_].shape().str(),
+                        in[x_].shape().dim(-1), w.shape().str(), in_);
     require<ShapeError>(!bias || in[bias_].shape() == Shape{out_}, "linear: bias {} for {} outputs",
                         bias ? in[bias_].shape().str() : "", out_);
-    const Tensor x = in[x_].contiguous();
+    const Tensor x = in[x_].contiguous(), b = bias ? in[bias_].contiguous() : Tensor();
     shape_ = x.shape();
     rows_ = shape_.without_last().numel();
     const Tensor y = Tensor::empty(x.context(), shape_.with(-1, out_), x.dtype());
     Stream& stream = x.context().stream();
     kernels::gemm(stream, {rows_, out_, in_, false, out_in_, false}, x, w.contiguous(),
-                  bias ? kernels::In(in[bias_]) : kernels::In(), y);
+                  bias ? kernels::In(b) : kernels::In(), y);
     stream.count_flops(flops());
     save.tensor(x, 1u << weight_);
     save.input(weight_, 1u << x_);
@@ -44,7 +45,8 @@ class LinearOp final : public Op {
     const Tensor dy = ctx.grad().contiguous();
     if (ctx.wants(x_)) {  // dx (rows, in) = dy (rows, out) W^T
       const Tensor dx = Tensor::empty(ctx.context(), shape_, dy.dtype());
-      kernels::gemm(stream, {rows_, in_, out_, false, !out_in_, false}, dy, ctx.input(weight_).contiguous(), {}, dx);
+      kernels::gemm(stream, {rows_, in_, out_, false, !out_in_, false}, dy, ctx.input(weight_).contiguous(),
+                    {}, dx);
       stream.count_flops(flops());
       ctx.set_grad(x_, dx);
     }
@@ -64,7 +66,9 @@ class LinearOp final : public Op {
   }
 
  private:
-  double flops() const { return 2.0 * static_cast<double>(rows_) * static_cast<double>(in_) * static_cast<double>(out_); }
+  double flops() const {
+    return 2.0 * static_cast<double>(rows_) * static_cast<double>(in_) * static_cast<double>(out_);
+  }
 
   bool out_in_;
   Shape shape_;

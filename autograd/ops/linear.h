@@ -11,7 +11,9 @@ enum class WeightLayout : std::uint8_t {
   out_in,  ///< (out, in), as torch.nn.Linear and an embedding table used as head have it
 };
 
-/// x (..., in) times weight, plus bias (out) where it is given: (..., out). Throws ShapeError where sizes do not fit.
-Variable linear(const Variable& x, const Variable& weight, const Variable& bias = {}, WeightLayout layout = WeightLayout::in_out);
+/// x (..., in) times weight, plus bias (out) where it is given: (..., out). Throws ShapeError where sizes do
+/// not fit.
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias = {},
+                WeightLayout layout = WeightLayout::in_out);
 
 }  // namespace penstock::ops

@@ -28,4 +28,17 @@ void throw_dropout_probability(float probability) {
   throw ValueError("dropout: the probability {} is outside 0 <= p < 1", probability);
 }
 
+void throw_no_such_dtype(const char* kernel, DType given) {
+  throw ValueError("the kernel {} has no form for {}", kernel, name_of(given));
+}
+
+void throw_index_out_of_range(Index place, Index index, Index rows) {
+  throw ValueError("index {} at place {} is outside 0..{}", index, place, rows - 1);
+}
+
+void throw_inexact_cast(Index place, double value, DType to) {
+  throw ValueError("cast: {} at place {} has no value as {}; integers are converted exactly or not at all",
+                   value, place, name_of(to));
+}
+
 }  // namespace penstock::kernels::cpu

@@ -13,5 +13,8 @@ namespace penstock::kernels::cpu {
 [[noreturn]] void throw_target_out_of_range(Index row, Index target, Index vocabulary);
 [[noreturn]] void throw_attention(const char* what, Index a, Index b);
 [[noreturn]] void throw_dropout_probability(float probability);
+[[noreturn]] void throw_no_such_dtype(const char* kernel, DType given);
+[[noreturn]] void throw_index_out_of_range(Index place, Index index, Index rows);
+[[noreturn]] void throw_inexact_cast(Index place, double value, DType to);
 
 }  // namespace penstock::kernels::cpu

@@ -36,9 +36,11 @@ json write_shard(const fs::path& folder, const TrainingStep& training, WeightSto
   const std::string optimizer_file = fmt::format("optimizer-{:05}.safetensors", rank);
   std::vector<SafetensorsEntry> values, state;
   json result{{"files", json::array()}, {"tensors", json::object()}};
-  const auto add = [&](std::vector<SafetensorsEntry>& entries, const std::string& file, const std::string& name, const Tensor& t) {
+  const auto add = [&](std::vector<SafetensorsEntry>& entries, const std::string& file,
+                       const std::string& name, const Tensor& t) {
     entries.push_back({name, t.dtype(), t.shape(), static_cast<const std::byte*>(t.data()), t.bytes()});
-    result["tensors"][name] = {{"file", file}, {"shape", t.shape().sizes()},
+    result["tensors"][name] = {{"file", file},
+                               {"shape", t.shape().sizes()},
                                {"offset", std::vector<Index>(static_cast<std::size_t>(t.shape().rank()), 0)}};
   };
   for (const ParameterRecord& p : model.parameters()) {
@@ -46,12 +48,14 @@ json write_shard(const fs::path& folder, const TrainingStep& training, WeightSto
     if (!weights.holds(use.block)) continue;
     add(values, weight_file, p.name, weights.value(use.block, use.parameter));
     for (std::size_t k = 0; k < buffers.size(); ++k)
-      add(state, optimizer_file, p.name + "/" + buffers[k], weights.optimizer_state(static_cast<int>(k), use.block, use.parameter));
+      add(state, optimizer_file, p.name + "/" + buffers[k],
+          weights.optimizer_state(static_cast<int>(k), use.block, use.parameter));
   }
   const auto write = [&](const std::string& file, const std::vector<SafetensorsEntry>& entries) {
     if (entries.empty()) return;
     write_safetensors(folder / file, entries, {{"format", "pt"}});
-    result["files"].push_back({{"name", file}, {"bytes", static_cast<Index>(fs::file_size(folder / file))},
+    result["files"].push_back({{"name", file},
+                               {"bytes", static_cast<Index>(fs::file_size(folder / file))},
                                {"hash", hash_text(hash_of_file(folder / file))}});
   };
   write(weight_file, values);
@@ -65,7 +69,7 @@ std::optional<Index> step_of(const std::string& name) {
   Index step = 0;
   const char* end = name.data() + name.size();
   const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, step);
-  if (error != std::errc() || stop != end) return std::nullopt;
+  if (error != std::errc() || stop != end || step < 0) return std::nullopt;
   return step;
 }
 
@@ -96,7 +100,8 @@ std::vector<Index> list_checkpoints(const fs::path& directory) {
   return steps;
 }
 
-fs::path save_checkpoint(const fs::path& directory, const CheckpointInfo& info, TrainingStep& training, Communicator& world) {
+fs::path save_checkpoint(const fs::path& directory, const CheckpointInfo& info, TrainingStep& training,
+                         Communicator& world) {
   const fs::path final_path = directory / checkpoint_name(info.step);
   const fs::path temporary = directory / (checkpoint_name(info.step) + ".tmp");
   on_all_ranks(world, [&] {
@@ -109,9 +114,10 @@ fs::path save_checkpoint(const fs::path& directory, const CheckpointInfo& info, 
   const std::vector<std::string> shards = world.all_gather(shard.dump());
   on_all_ranks(world, [&] {
     if (world.rank() != 0) return;
-    json manifest{{"format", format_name}, {"version", format_version}, {"step", info.step}, {"updates", info.updates},
-                  {"seed", info.seed}, {"model", info.model}, {"optimizer", info.optimizer}, {"data", info.data},
-                  {"plan", info.plan}, {"tokenizer", info.tokenizer}, {"files", json::array()}, {"tensors", json::object()}};
+    json manifest{{"format", format_name},       {"version", format_version}, {"step", info.step},
+                  {"updates", info.updates},     {"seed", info.seed},         {"model", info.model},
+                  {"optimizer", info.optimizer}, {"data", info.data},         {"plan", info.plan},
+                  {"tokenizer", info.tokenizer}, {"files", json::array()},    {"tensors", json::object()}};
     for (const std::string& text : shards) {
       const json part = json::parse(text);
       for (const json& file : part.at("files")) manifest["files"].push_back(file);
@@ -150,14 +156,17 @@ Checkpoint Checkpoint::open(const fs::path& path) {
   require<IoError>(fs::is_directory(path, error), "{}: no such directory", path.string());
   if (!fs::exists(path / "manifest.json", error)) {
     const std::vector<Index> steps = list_checkpoints(path);
-    require<IoError>(!steps.empty(), "{}: no complete checkpoint in it (no manifest.json, no step-N directory with one)", path.string());
+    require<IoError>(!steps.empty(),
+                     "{}: no complete checkpoint in it (no manifest.json, no step-N directory with one)",
+                     path.string());
     checkpoint.path_ = path / checkpoint_name(steps.back());
   }
   const fs::path manifest_path = checkpoint.path_ / "manifest.json";
   try {
     const json manifest = json::parse(read_file(manifest_path));
     require<IoError>(manifest.at("format") == format_name, "not a Penstock checkpoint");
-    require<IoError>(manifest.at("version") <= format_version, "written in format {} by a newer Penstock; this one reads up to {}",
+    require<IoError>(manifest.at("version") <= format_version,
+                     "written in format {} by a newer Penstock; this one reads up to {}",
                      manifest.at("version").get<int>(), format_version);
     CheckpointInfo& info = checkpoint.info_;
     info.model = manifest.at("model");
@@ -168,15 +177,18 @@ Checkpoint Checkpoint::open(const fs::path& path) {
     manifest.at("seed").get_to(info.seed);
     manifest.at("step").get_to(info.step);
     manifest.at("updates").get_to(info.updates);
+    require<IoError>(info.step >= 0 && info.updates >= 0, "damaged: step {} and {} updates", info.step,
+                     info.updates);
     checkpoint.tensors_ = manifest.at("tensors");
+    require<IoError>(checkpoint.tensors_.is_object(), "damaged: tensors is no object");
     for (const json& file : manifest.at("files")) {
       const fs::path name = checkpoint.path_ / file.at("name").get<std::string>();
       require<IoError>(fs::is_regular_file(name, error), "{} is missing", name.string());
       const auto bytes = static_cast<Index>(fs::file_size(name));
-      require<IoError>(bytes == file.at("bytes").get<Index>(), "{} has {} bytes, the manifest says {}", name.string(), bytes,
-                       file.at("bytes").get<Index>());
-      require<IoError>(hash_text(hash_of_file(name)) == file.at("hash").get<std::string>(), "{} is damaged: its hash differs from the manifest's",
-                       name.string());
+      require<IoError>(bytes == file.at("bytes").get<Index>(), "{} has {} bytes, the manifest says {}",
+                       name.string(), bytes, file.at("bytes").get<Index>());
+      require<IoError>(hash_text(hash_of_file(name)) == file.at("hash").get<std::string>(),
+                       "{} is damaged: its hash differs from the manifest's", name.string());
     }
   } catch (const json::exception& e) {
     throw IoError("{}: damaged: {}", manifest_path.string(), e.what());
@@ -190,10 +202,13 @@ Checkpoint Checkpoint::open(const fs::path& path) {
 void Checkpoint::load(const std::string& name, const Shape& shape, Tensor target) const {
   const auto place = tensors_.find(name);
   require<IoError>(place != tensors_.end(), "{}: no tensor {}", path_.string(), name);
+  require<IoError>(place->is_object() && place->contains("file") && place->at("file").is_string(),
+                   "{}: manifest.json is damaged: no file of {}", path_.string(), name);
   const SafetensorsFile file(path_ / place->at("file").get<std::string>());
   const SafetensorsEntry& entry = file.at(name);
-  require<IoError>(entry.shape == shape && entry.dtype == target.dtype(), "{}: {} is {} of {}, {} of {} wanted", path_.string(), name,
-                   entry.shape.str(), name_of(entry.dtype), shape.str(), name_of(target.dtype()));
+  require<IoError>(entry.shape == shape && entry.dtype == target.dtype(),
+                   "{}: {} is {} of {}, {} of {} wanted", path_.string(), name, entry.shape.str(),
+                   name_of(entry.dtype), shape.str(), name_of(target.dtype()));
   target.copy_from_host(entry.data, entry.bytes);
 }
 
@@ -210,7 +225,8 @@ void Checkpoint::load_optimizer(const Model& model, const Optimizer& optimizer, 
     for (const auto& use : p.uses)
       if (weights.holds(use.block) && !weights.is_alias(use.block, use.parameter))
         for (std::size_t k = 0; k < buffers.size(); ++k)
-          load(p.name + "/" + buffers[k], p.shape, weights.optimizer_state(static_cast<int>(k), use.block, use.parameter));
+          load(p.name + "/" + buffers[k], p.shape,
+               weights.optimizer_state(static_cast<int>(k), use.block, use.parameter));
 }
 
 }  // namespace penstock

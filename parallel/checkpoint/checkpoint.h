@@ -1,5 +1,5 @@
-// Checkpoints: a directory a step, safetensors keyed by full parameter name, and a JSON manifest. A checkpoint is complete or
-// not there: it is written under a temporary name and published by one rename.
+// Checkpoints: a directory a step, safetensors keyed by full parameter name, and a JSON manifest. A
+// checkpoint is complete or not there: it is written under a temporary name and published by one rename.
 #pragma once
 
 #include <filesystem>
@@ -31,10 +31,10 @@ std::string checkpoint_name(Index step);
 /// Steps of the complete checkpoints in a directory, ascending; empty when there is none or no directory.
 std::vector<Index> list_checkpoints(const std::filesystem::path& directory);
 
-/// Writes DIRECTORY/step-N with the values and optimizer state of all ranks; returns its path on every rank. Collective. Throws
-/// IoError on every rank when one of them fails; what was there before stays as it was.
-std::filesystem::path save_checkpoint(const std::filesystem::path& directory, const CheckpointInfo& info, TrainingStep& training,
-                                      Communicator& world);
+/// Writes DIRECTORY/step-N with the values and optimizer state of all ranks; returns its path on every rank.
+/// Collective. Throws IoError on every rank when one of them fails; what was there before stays as it was.
+std::filesystem::path save_checkpoint(const std::filesystem::path& directory, const CheckpointInfo& info,
+                                      TrainingStep& training, Communicator& world);
 
 /// Removes the oldest complete checkpoints but the newest `keep` (0: none is removed).
 void keep_newest(const std::filesystem::path& directory, Index keep);
@@ -44,8 +44,8 @@ void clear_unfinished(const std::filesystem::path& directory);
 /// An opened checkpoint.
 class Checkpoint {
  public:
-  /// `path` is a step's directory or the directory of steps (then the newest). Checks manifest, files and their sizes; throws
-  /// IoError naming what is missing or damaged.
+  /// `path` is a step's directory or the directory of steps (then the newest). Checks manifest, files and
+  /// their sizes; throws IoError naming what is missing or damaged.
   static Checkpoint open(const std::filesystem::path& path);
 
   const CheckpointInfo& info() const { return info_; }

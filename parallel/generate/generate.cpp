@@ -17,7 +17,7 @@ namespace {
 /// The sequence so far as a batch of one.
 class SequenceSource final : public BatchSource {
  public:
-  explicit SequenceSource(std::vector<std::int32_t> ids) : ids(std::move(ids)) {}
+  explicit SequenceSource(std::vector<std::int32_t> prompt) : ids(std::move(prompt)) {}
 
   Index batch(Index) override { return 1; }
   Index tokens(Index) override { return length(); }
@@ -44,10 +44,13 @@ std::int32_t sample(std::span<const float> logits, const SamplingOptions& option
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
     return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
   });
-  if (options.top_k > 0 && options.top_k < static_cast<Index>(order.size())) order.resize(static_cast<std::size_t>(options.top_k));
+  if (options.top_k > 0 && options.top_k < static_cast<Index>(order.size()))
+    order.resize(static_cast<std::size_t>(options.top_k));
   std::vector<double> weights;
   for (const std::int32_t id : order)
-    weights.push_back(std::exp((static_cast<double>(logits[static_cast<std::size_t>(id)]) - static_cast<double>(*largest)) / options.temperature));
+    weights.push_back(
+        std::exp((static_cast<double>(logits[static_cast<std::size_t>(id)]) - static_cast<double>(*largest)) /
+                 options.temperature));
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   double kept = 0;
   std::size_t count = 0;
@@ -62,14 +65,16 @@ std::int32_t sample(std::span<const float> logits, const SamplingOptions& option
   return order[count - 1];
 }
 
-Generation generate_tokens(Executor& executor, Communicator& pipeline, const Placement& placement, std::vector<std::int32_t> prompt,
-                           Index count, Index positions, Index vocabulary, const SamplingOptions& options, bool keep_logits,
+Generation generate_tokens(Executor& executor, Communicator& pipeline, const Placement& placement,
+                           std::vector<std::int32_t> prompt, Index count, Index positions, Index vocabulary,
+                           const SamplingOptions& options, bool keep_logits,
                            const std::function<void(std::int32_t)>& on_token) {
   require<ValueError>(!prompt.empty(), "the prompt is empty: at least one token is needed to continue from");
-  require<ValueError>(static_cast<Index>(prompt.size()) <= positions, "a prompt of {} tokens, but the model has {} positions", prompt.size(),
-                      positions);
+  require<ValueError>(static_cast<Index>(prompt.size()) <= positions,
+                      "a prompt of {} tokens, but the model has {} positions", prompt.size(), positions);
   for (const std::int32_t id : prompt)
-    require<ValueError>(id >= 0 && id < vocabulary, "id {} in the prompt: the model's vocabulary is 0 to {}", id, vocabulary - 1);
+    require<ValueError>(id >= 0 && id < vocabulary, "id {} in the prompt: the model's vocabulary is 0 to {}",
+                        id, vocabulary - 1);
   const Plan plan = lower(forward_plan(placement, 1));
   require_verified(plan);
   const int last_rank = static_cast<int>(plan.rank_of(plan.stages - 1, 0));
@@ -82,11 +87,20 @@ Generation generate_tokens(Executor& executor, Communicator& pipeline, const Pla
       next = sample(std::span(logits).last(static_cast<std::size_t>(vocabulary)), options, source.length());
       if (keep_logits) result.logits = logits;
     };
-    executor.run(plan, source, {.mode = Mode::evaluate, .micro_batch_size = 1, .on_output = on_output, .loss = false});
+    executor.run(plan, source,
+                 {.mode = Mode::evaluate, .micro_batch_size = 1, .on_output = on_output, .loss = false});
     pipeline.broadcast(std::as_writable_bytes(std::span(&next, 1)), last_rank);
     result.ids.push_back(next);
     source.ids.push_back(next);
     if (on_token) on_token(next);
+  }
+  if (keep_logits && result.ids.empty() && source.length() > 1) {  // the prompt's own rows
+    source.ids.pop_back();
+    const auto keep = [&](Index, const Variables& outputs) {
+      result.logits = outputs[0].tensor().to_vector<float>();
+    };
+    executor.run(plan, source,
+                 {.mode = Mode::evaluate, .micro_batch_size = 1, .on_output = keep, .loss = false});
   }
   return result;
 }

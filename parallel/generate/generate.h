@@ -17,20 +17,23 @@ struct SamplingOptions {
   std::uint64_t seed = 0;
 };
 
-/// The next id from logits (V): the largest one (the lowest id among equals) when greedy; else drawn from softmax(logits /
-/// temperature) cut to the top_k most likely and then to the fewest that hold top_p. A function of (seed, position) and the logits.
+/// The next id from logits (V): the largest one (the lowest id among equals) when greedy; else drawn from
+/// softmax(logits / temperature) cut to the top_k most likely and then to the fewest that hold top_p. A
+/// function of (seed, position) and the logits.
 std::int32_t sample(std::span<const float> logits, const SamplingOptions& options, Index position);
 
 struct Generation {
   std::vector<std::int32_t> ids;  ///< new ones; the same on every rank
-  std::vector<float> logits;      ///< (rows, V) when asked for, on the rank of the last stage: one row for each id but the last
+  std::vector<float>
+      logits;  ///< (rows, V) when asked for, on the rank of the last stage: one row for each id but the last
 };
 
-/// Continues `prompt` by up to `count` ids, ended also by the model's `positions`. Collective over the pipeline; every rank gives the
-/// same arguments. `on_token` sees each new id. Throws ValueError for an empty prompt, one longer than `positions`, or an id outside
-/// the vocabulary.
-Generation generate_tokens(Executor& executor, Communicator& pipeline, const Placement& placement, std::vector<std::int32_t> prompt,
-                           Index count, Index positions, Index vocabulary, const SamplingOptions& options, bool keep_logits,
+/// Continues `prompt` by up to `count` ids, ended also by the model's `positions`. Collective over the
+/// pipeline; every rank gives the same arguments. `on_token` sees each new id. Throws ValueError for an empty
+/// prompt, one longer than `positions`, or an id outside the vocabulary.
+Generation generate_tokens(Executor& executor, Communicator& pipeline, const Placement& placement,
+                           std::vector<std::int32_t> prompt, Index count, Index positions, Index vocabulary,
+                           const SamplingOptions& options, bool keep_logits,
                            const std::function<void(std::int32_t)>& on_token);
 
 }  // namespace penstock

@@ -12,8 +12,10 @@ Mesh::Mesh(const MeshShape& shape, int ranks) : shape_(shape) {
   positive("dp", shape.dp);
   positive("cp", shape.cp);
   positive("ep", shape.ep);
+  positive("replicas", shape.replicas);
   require<ValueError>(shape.dp % shape.ep == 0, "--ep {} does not divide --dp {}", shape.ep, shape.dp);
-  require<ValueError>(shape.size() == ranks, "--pp {} x --dp {} x --cp {} x --tp {} makes {} ranks, but {} are running", shape.pp,
+  require<ValueError>(shape.size() == ranks,
+                      "--pp {} x --dp {} x --cp {} x --tp {} makes {} ranks, but {} are running", shape.pp,
                       shape.dp, shape.cp, shape.tp, shape.size(), ranks);
 }
 
@@ -32,7 +34,16 @@ MeshCoordinates Mesh::coordinates(int rank) const {
 }
 
 int Mesh::rank(const MeshCoordinates& at) const {
-  return (((at.pp * shape_.replicas + at.replica) * shape_.dp + at.dp) * shape_.cp + at.cp) * shape_.tp + at.tp;
+  const auto inside = [](const char* axis, int place, int size) {
+    require<ValueError>(place >= 0 && place < size, "place {} on the axis {} of size {}", place, axis, size);
+  };
+  inside("pp", at.pp, shape_.pp);
+  inside("replica", at.replica, shape_.replicas);
+  inside("dp", at.dp, shape_.dp);
+  inside("cp", at.cp, shape_.cp);
+  inside("tp", at.tp, shape_.tp);
+  return (((at.pp * shape_.replicas + at.replica) * shape_.dp + at.dp) * shape_.cp + at.cp) * shape_.tp +
+         at.tp;
 }
 
 }  // namespace penstock

@@ -9,8 +9,8 @@
 
 namespace penstock {
 
-EvalRecord evaluate(Executor& executor, Communicator& pipeline, const Placement& placement, BatchSource& source, Index batches,
-                    Index micro_batch_size) {
+EvalRecord evaluate(Executor& executor, Communicator& pipeline, const Placement& placement,
+                    BatchSource& source, Index batches, Index micro_batch_size) {
   std::map<Index, Plan> plans;  // by number of micro-batches
   double sums[2] = {0, 0};      // loss, valid targets
   for (Index batch = 1; batch <= batches; ++batch) {
@@ -21,8 +21,11 @@ EvalRecord evaluate(Executor& executor, Communicator& pipeline, const Placement&
       require_verified(plan);
       place = plans.emplace(micro_batches, plan).first;
     }
-    const PassResult pass = executor.run(
-        place->second, source, {.mode = Mode::evaluate, .step = batch, .micro_batch_size = micro_batch_size, .state = {.step = batch}});
+    const PassResult pass = executor.run(place->second, source,
+                                         {.mode = Mode::evaluate,
+                                          .step = batch,
+                                          .micro_batch_size = micro_batch_size,
+                                          .state = {.step = batch}});
     for (const double sum : pass.loss_sums) sums[0] += sum;
     sums[1] += static_cast<double>(source.valid_targets(batch));
   }

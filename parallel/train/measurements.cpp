@@ -13,13 +13,18 @@ namespace {
 constexpr std::size_t warm_up_steps = 2;  // left out of averages: caches, first use of memory and primitives
 constexpr ActionKind timed_kinds[] = {ActionKind::F, ActionKind::B, ActionKind::I, ActionKind::W};
 
-double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-std::size_t index_of(ActionKind kind) {
-  return static_cast<std::size_t>(std::find(std::begin(timed_kinds), std::end(timed_kinds), kind) - std::begin(timed_kinds));
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::span<const std::byte> bytes_of(const std::vector<double>& values) { return std::as_bytes(std::span(values)); }
+std::size_t index_of(ActionKind kind) {
+  return static_cast<std::size_t>(std::find(std::begin(timed_kinds), std::end(timed_kinds), kind) -
+                                  std::begin(timed_kinds));
+}
+
+std::span<const std::byte> bytes_of(const std::vector<double>& values) {
+  return std::as_bytes(std::span(values));
+}
 
 std::vector<double> doubles_of(const std::vector<std::byte>& bytes) {
   std::vector<double> values(bytes.size() / sizeof(double));
@@ -30,8 +35,8 @@ std::vector<double> doubles_of(const std::vector<std::byte>& bytes) {
 }  // namespace
 
 double clock_offset(Communicator& pipeline) {
-  // Every round: all tell their clock at one barrier's end. The spread of a barrier is far below a millisecond on one machine
-  // and about the network's delay on several; the best of some rounds is taken.
+  // Every round: all tell their clock at one barrier's end. The spread of a barrier is far below a
+  // millisecond on one machine and about the network's delay on several; the best of some rounds is taken.
   constexpr int rounds = 5;
   double offset = 0, best = std::numeric_limits<double>::infinity();
   for (int round = 0; round < rounds; ++round) {
@@ -78,7 +83,8 @@ void Measurements::add(const std::vector<TimedAction>& actions) {
 
 Measurements::Result Measurements::summarize(double hop_seconds) {
   Result result;
-  // Bubble: idle / total between the first start and the last end over all ranks, summed over the steady steps.
+  // Bubble: idle / total between the first start and the last end over all ranks, summed over the steady
+  // steps.
   std::vector<double> mine;
   for (const Step& s : steps_) mine.insert(mine.end(), {s.first, s.last, s.busy});
   const auto steps = pipeline_.all_gather(bytes_of(mine));
@@ -97,7 +103,8 @@ Measurements::Result Measurements::summarize(double hop_seconds) {
   result.bubble_measured = total > 0 ? 1 - busy / total : 0.0;
 
   const std::vector<double> my_busy{busy_};
-  for (const auto& rank : pipeline_.all_gather(bytes_of(my_busy))) result.stage_seconds.push_back(doubles_of(rank)[0]);
+  for (const auto& rank : pipeline_.all_gather(bytes_of(my_busy)))
+    result.stage_seconds.push_back(doubles_of(rank)[0]);
 
   // Mean time of each kind at each stage, in milliseconds.
   std::vector<std::vector<double>> mean;
@@ -132,7 +139,8 @@ Measurements::Result Measurements::summarize(double hop_seconds) {
       const std::size_t end = rank.find('\n', at);
       const std::string line = rank.substr(at, end - at);
       const std::size_t first = line.find(' '), second = line.find(' ', first + 1);
-      actions.push_back({parse_action(line.substr(0, first)), std::stod(line.substr(first + 1)), std::stod(line.substr(second + 1))});
+      actions.push_back({parse_action(line.substr(0, first)), std::stod(line.substr(first + 1)),
+                         std::stod(line.substr(second + 1))});
       at = end + 1;
     }
     result.measured.ranks.push_back(std::move(actions));

@@ -26,7 +26,8 @@ class Measurements {
     std::vector<double> stage_seconds;
     Timeline measured, simulated;  ///< milliseconds
   };
-  /// Gathers from all ranks; the same on each. `hop` in seconds. The first two steps are left out where there are more than four.
+  /// Gathers from all ranks; the same on each. `hop` in seconds. The first two steps are left out where there
+  /// are more than four.
   Result summarize(double hop_seconds);
 
  private:
@@ -43,8 +44,8 @@ class Measurements {
   std::vector<TimedAction> latest_;
 };
 
-/// Seconds to add to this rank's steady clock to get that of rank 0, by exchanging messages: the exchange with the shortest round
-/// trip counts. Collective.
+/// Seconds to add to this rank's steady clock to get that of rank 0, by exchanging messages: the exchange
+/// with the shortest round trip counts. Collective.
 double clock_offset(Communicator& pipeline);
 
 }  // namespace penstock

@@ -18,7 +18,8 @@ MicroBatch micro_batch_of(RankContext& context, SequenceSpan sequences, Index le
   return batch;
 }
 
-MicroBatch TokenBatches::load(RankContext& context, Index step, SequenceSpan sequences, bool inputs, bool targets) {
+MicroBatch TokenBatches::load(RankContext& context, Index step, SequenceSpan sequences, bool inputs,
+                              bool targets) {
   const Index length = sampler_.options().sequence_length;
   MicroBatch batch = micro_batch_of(context, sequences, length);
   const Shape shape{sequences.size(), length};
@@ -41,7 +42,8 @@ Index EvaluationBatches::valid_targets(Index step) {
   if (!tokens_.sampler().options().ignore_target) return size * length;
   std::vector<std::int32_t> in(static_cast<std::size_t>(size * length)), out(in.size());
   tokens_.sampler().fill(step, {0, size}, in.data(), out.data());
-  return static_cast<Index>(std::count_if(out.begin(), out.end(), [](std::int32_t t) { return t != Sampler::ignored; }));
+  return static_cast<Index>(
+      std::count_if(out.begin(), out.end(), [](std::int32_t t) { return t != Sampler::ignored; }));
 }
 
 }  // namespace penstock

@@ -14,7 +14,8 @@ class TokenBatches final : public BatchSource {
   Index batch(Index) override { return sampler_.options().batch; }
   Index tokens(Index) override { return sampler_.options().batch * sampler_.options().sequence_length; }
   Index valid_targets(Index step) override { return sampler_.valid_targets(step); }
-  MicroBatch load(RankContext& context, Index step, SequenceSpan sequences, bool inputs, bool targets) override;
+  MicroBatch load(RankContext& context, Index step, SequenceSpan sequences, bool inputs,
+                  bool targets) override;
 
   Sampler& sampler() { return sampler_; }
 
@@ -31,7 +32,8 @@ class EvaluationBatches final : public BatchSource {
   Index batch(Index step) override;
   Index tokens(Index step) override { return batch(step) * tokens_.sampler().options().sequence_length; }
   Index valid_targets(Index step) override;
-  MicroBatch load(RankContext& context, Index step, SequenceSpan sequences, bool inputs, bool targets) override {
+  MicroBatch load(RankContext& context, Index step, SequenceSpan sequences, bool inputs,
+                  bool targets) override {
     return tokens_.load(context, step, sequences, inputs, targets);
   }
 

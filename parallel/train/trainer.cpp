@@ -11,7 +11,9 @@ namespace {
 
 class Stopwatch {
  public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
 
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -35,7 +37,9 @@ Trainer::Trainer(TrainingSetup setup, Communicator& world, BatchSource& source, 
 
 void Trainer::initialize() { training_.weights().initialize(options_.seed); }
 
-void Trainer::initialize_from(const Checkpoint& checkpoint) { checkpoint.load_weights(*setup_.model, training_.weights()); }
+void Trainer::initialize_from(const Checkpoint& checkpoint) {
+  checkpoint.load_weights(*setup_.model, training_.weights());
+}
 
 void Trainer::resume(const Checkpoint& checkpoint) {
   checkpoint.load_weights(*setup_.model, training_.weights());
@@ -51,31 +55,50 @@ void Trainer::set_evaluation(BatchSource& source, Index batches) {
 
 EvalRecord Trainer::evaluate() {
   require<ValueError>(eval_source_ != nullptr, "the trainer has no evaluation data");
-  EvalRecord record = penstock::evaluate(training_.executor(), *setup_.pipeline, setup_.plan.placement, *eval_source_, eval_batches_,
-                                         options_.micro_batch_size);
+  EvalRecord record = penstock::evaluate(training_.executor(), *setup_.pipeline, setup_.plan.placement,
+                                         *eval_source_, eval_batches_, options_.micro_batch_size);
   record.step = last_step_;
   return record;
 }
 
-void Trainer::save(const TrainerCallbacks& callbacks) {
+bool Trainer::save(const TrainerCallbacks& callbacks) {
   const Stopwatch watch;
+  const bool leader = world_.rank() == 0;
   CheckpointInfo info = options_.checkpoint_info;
   info.step = last_step_;
   info.updates = training_.updates();
   info.seed = options_.seed;
-  const auto path = save_checkpoint(*options_.checkpoint_directory, info, training_, world_);
+  const std::filesystem::path& directory = *options_.checkpoint_directory;
+  std::filesystem::path path;
+  try {
+    path = save_checkpoint(directory, info, training_, world_);
+  } catch (const IoError& error) {
+    if (leader && callbacks.warning)
+      callbacks.warning(
+          fmt::format("the checkpoint of step {} could not be saved: {}", last_step_, error.what()));
+    return false;
+  }
   saved_step_ = last_step_;
-  if (world_.rank() != 0) return;
-  keep_newest(*options_.checkpoint_directory, options_.keep);
+  if (!leader) return true;
   if (callbacks.checkpoint) callbacks.checkpoint({last_step_, path, watch.seconds()});
+  try {
+    keep_newest(directory, options_.keep);
+  } catch (const std::filesystem::filesystem_error& error) {
+    if (callbacks.warning)
+      callbacks.warning(fmt::format("an old checkpoint could not be removed: {}", error.what()));
+  }
+  return true;
 }
 
-/// One way of a round trip between neighbouring ranks with a message of the size of a boundary, the slowest pair's.
+/// One way of a round trip between neighbouring ranks with a message of the size of a boundary, the slowest
+/// pair's.
 double Trainer::measure_hop() {
   Communicator& pipeline = *setup_.pipeline;
   if (pipeline.size() == 1) return 0;
   RankContext& context = *setup_.context;
-  const auto profiles = profile_blocks(*setup_.model, source_, last_step_ + 1, micro_batch_span(source_.batch(last_step_ + 1), options_.micro_batch_size, 0));
+  const auto profiles =
+      profile_blocks(*setup_.model, source_, last_step_ + 1,
+                     micro_batch_span(source_.batch(last_step_ + 1), options_.micro_batch_size, 0));
   constexpr int tag = (1 << 28) - 1, rounds = 5;
   double hop = 0;
   for (std::size_t stage = 1; stage < setup_.partition.size(); ++stage) {
@@ -86,7 +109,8 @@ double Trainer::measure_hop() {
     if (a == b || (pipeline.rank() != a && pipeline.rank() != b)) continue;
     const bool first = pipeline.rank() == a;
     const Tensor message = Tensor::zeros(context, spec.shape, spec.dtype, MemoryKind::communication);
-    const std::string waiter = fmt::format("rank {}: measuring the link between ranks {} and {}", pipeline.rank(), a, b);
+    const std::string waiter =
+        fmt::format("rank {}: measuring the link between ranks {} and {}", pipeline.rank(), a, b);
     double best = 1e9;
     for (int round = 0; round < rounds; ++round) {
       const Stopwatch watch;
@@ -137,18 +161,24 @@ RunSummary Trainer::run(const TrainerCallbacks& callbacks) {
     if (leader && callbacks.step) callbacks.step(record);
     skipped_in_a_row = outcome.skipped ? skipped_in_a_row + 1 : 0;
     require<Error>(skipped_in_a_row < options_.most_skipped_in_a_row,
-                   "step {}: loss or gradient was not finite in {} steps in a row; a lower --lr, more --warmup or --clip may help", step,
-                   skipped_in_a_row);
-    if (eval_source_ && options_.eval_every > 0 && (step % options_.eval_every == 0 || step == last)) run_evaluation();
-    if (options_.checkpoint_directory && options_.save_every > 0 && step % options_.save_every == 0) save(callbacks);
+                   "step {}: loss or gradient was not finite in {} steps in a row; a lower --lr, more "
+                   "--warmup or --clip may help",
+                   step, skipped_in_a_row);
+    if (eval_source_ && options_.eval_every > 0 && (step % options_.eval_every == 0 || step == last))
+      run_evaluation();
+    if (options_.checkpoint_directory && options_.save_every > 0 && step % options_.save_every == 0)
+      save(callbacks);
     summary.stopped = outcome.stop;
     if (outcome.stop != StopRequest::none) break;
   }
-  if (options_.checkpoint_directory && saved_step_ != last_step_ && summary.steps > 0) save(callbacks);
+  if (options_.checkpoint_directory && saved_step_ != last_step_ && summary.steps > 0)
+    summary.saved = save(callbacks);
 
-  summary.tokens_per_second = summary.seconds > 0 ? static_cast<double>(summary.tokens) / summary.seconds : 0.0;
+  summary.tokens_per_second =
+      summary.seconds > 0 ? static_cast<double>(summary.tokens) / summary.seconds : 0.0;
   std::vector<double> peaks(static_cast<std::size_t>(world_.size()), 0.0);
-  peaks[static_cast<std::size_t>(world_.rank())] = static_cast<double>(setup_.context->allocator().peak_total());
+  peaks[static_cast<std::size_t>(world_.rank())] =
+      static_cast<double>(setup_.context->allocator().peak_total());
   world_.all_reduce_sum(std::span<double>(peaks));
   for (const double p : peaks) summary.peak_bytes.push_back(static_cast<Index>(p));
   summary.peak_bytes_predicted = predict_peak_bytes(setup_, source_);

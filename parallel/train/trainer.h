@@ -1,5 +1,5 @@
-// Trainer: the library's training loop. It takes blocks, a loss, a batch source and callbacks, and owns steps, evaluation,
-// checkpoints and the measurements of the run. Programs only parse and print.
+// Trainer: the library's training loop. It takes blocks, a loss, a batch source and callbacks, and owns
+// steps, evaluation, checkpoints and the measurements of the run. Programs only parse and print.
 #pragma once
 
 #include <filesystem>
@@ -52,6 +52,7 @@ struct CheckpointRecord {
 
 struct RunSummary {
   StopRequest stopped = StopRequest::none;  ///< the run ended early
+  bool saved = true;                        ///< false: the run's last save failed
   Index steps = 0, tokens = 0;
   double seconds = 0, tokens_per_second = 0;
   double bubble_measured = 0;   ///< idle share of the pipeline part of the steady steps
@@ -66,12 +67,14 @@ struct TrainerCallbacks {
   std::function<void(const StepRecord&)> step = {};
   std::function<void(const EvalRecord&)> evaluation = {};
   std::function<void(const CheckpointRecord&)> checkpoint = {};
+  std::function<void(const std::string&)> warning =
+      {};  ///< what failed and does not end the run, such as a save
 };
 
 class Trainer {
  public:
-  /// `setup` says model, plan and layout; its clip, seed and micro-batch size are taken from `options`. `evaluation` may be null.
-  /// Everything outlives the trainer.
+  /// `setup` says model, plan and layout; its clip, seed and micro-batch size are taken from `options`.
+  /// `evaluation` may be null. Everything outlives the trainer.
   Trainer(TrainingSetup setup, Communicator& world, BatchSource& source, TrainerOptions options);
 
   /// Initial weights from the seed, or weights, moments and step of a checkpoint.
@@ -83,8 +86,8 @@ class Trainer {
   /// What is evaluated: batches 1 .. `batches` of the source.
   void set_evaluation(BatchSource& source, Index batches);
 
-  /// Trains to the last step; returns the summary on every rank (timelines on rank 0). Throws Error when `most_skipped_in_a_row`
-  /// steps had a loss or gradient that was not finite.
+  /// Trains to the last step; returns the summary on every rank (timelines on rank 0). Throws Error when
+  /// `most_skipped_in_a_row` steps had a loss or gradient that was not finite.
   RunSummary run(const TrainerCallbacks& callbacks);
 
   /// Mean loss of the current weights over the evaluation batches.
@@ -94,7 +97,8 @@ class Trainer {
   Index last_step() const { return last_step_; }
 
  private:
-  void save(const TrainerCallbacks& callbacks);
+  /// False, after a warning, when it failed; the same on every rank.
+  bool save(const TrainerCallbacks& callbacks);
   double measure_hop();
 
   TrainingSetup setup_;
@@ -104,12 +108,12 @@ class Trainer {
   TrainingStep training_;
   BatchSource* eval_source_ = nullptr;
   Index eval_batches_ = 0;
-  Index last_step_ = 0;   // done so far
+  Index last_step_ = 0;  // done so far
   Index saved_step_ = -1;
 };
 
 /// Mean loss over batches 1 .. `batches`, forward-only through the pipeline. Collective.
-EvalRecord evaluate(Executor& executor, Communicator& pipeline, const Placement& placement, BatchSource& source, Index batches,
-                    Index micro_batch_size);
+EvalRecord evaluate(Executor& executor, Communicator& pipeline, const Placement& placement,
+                    BatchSource& source, Index batches, Index micro_batch_size);
 
 }  // namespace penstock

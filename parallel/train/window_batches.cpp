@@ -8,10 +8,17 @@
 
 namespace penstock {
 
-WindowBatches::WindowBatches(TokenRow row, Index length, Index stride, Index per_batch, std::optional<std::int32_t> ignore_target)
-    : row_(std::move(row)), length_(length), stride_(stride), per_batch_(per_batch), ignore_target_(ignore_target) {
-  require<ValueError>(row_.size() >= 2, "{} tokens: at least two are needed, one to start from and one to score", row_.size());
+WindowBatches::WindowBatches(TokenRow row, Index length, Index stride, Index per_batch,
+                             std::optional<std::int32_t> ignore_target)
+    : row_(std::move(row)),
+      length_(length),
+      stride_(stride),
+      per_batch_(per_batch),
+      ignore_target_(ignore_target) {
+  require<ValueError>(row_.size() >= 2,
+                      "{} tokens: at least two are needed, one to start from and one to score", row_.size());
   require<ValueError>(stride >= 1 && stride <= length, "--stride {}: 1 to the window's {}", stride, length);
+  require<ValueError>(per_batch >= 1, "{} windows a batch: at least 1 wanted", per_batch);
   // The last window is the first one that reaches the last token.
   const Index inputs = row_.size() - 1;
   windows_ = inputs <= length ? 1 : div_up(inputs - length, stride) + 1;
@@ -37,11 +44,13 @@ std::vector<std::int32_t> WindowBatches::targets_of(Index window, Index length) 
 Index WindowBatches::valid_targets(Index step) {
   Index valid = 0;
   for (Index w = 0; w < batch(step); ++w)
-    for (const std::int32_t target : targets_of(first_window(step) + w, length_of(step))) valid += target != kernels::ignored_target;
+    for (const std::int32_t target : targets_of(first_window(step) + w, length_of(step)))
+      valid += target != kernels::ignored_target;
   return valid;
 }
 
-MicroBatch WindowBatches::load(RankContext& context, Index step, SequenceSpan sequences, bool inputs, bool targets) {
+MicroBatch WindowBatches::load(RankContext& context, Index step, SequenceSpan sequences, bool inputs,
+                               bool targets) {
   const Index length = length_of(step);
   MicroBatch result = micro_batch_of(context, sequences, length);
   std::vector<std::int32_t> in, out;

@@ -40,7 +40,7 @@ Results run_attention(Stream& stream, int isa, const Attention& s, const Data& d
   Buffer<float> workspace(attention_backward_workspace(shape));
   attention_forward_bodies[set](stream, shape, in(d.q), in(d.k), in(d.v), segments, out, lse);
   attention_backward_bodies[set](stream, shape, in(d.q), in(d.k), in(d.v), segments,
-                                 In(out.data(), DType::f32), In(lse.data(), DType::f32), in(d.dout),
+                                 In(out.data(), DType::f32), In(lse.data(), DType::f32), in(d.dout), In{},
                                  workspace, dq, dk, dv);
   return {out.values(), lse.values(), dq.values(), dk.values(), dv.values()};
 }
@@ -218,8 +218,8 @@ TEST(Attention, FusedStrides) {
                                   part(fused.data(), 2), In{}, out, lse);
     attention_backward_bodies[set](stream_of(2), shape, part(fused.data(), 0), part(fused.data(), 1),
                                    part(fused.data(), 2), In{}, In(out.data(), DType::f32),
-                                   In(lse.data(), DType::f32), in(d.dout), Out{}, part_out(0), part_out(1),
-                                   part_out(2));
+                                   In(lse.data(), DType::f32), in(d.dout), In{}, Out{}, part_out(0),
+                                   part_out(1), part_out(2));
     expect_same_bits(dense[0], out.values(), "fused out");
     const auto gradients = grad.values();
     for (Index which = 0; which < 3; ++which) {

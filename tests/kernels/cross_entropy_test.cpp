@@ -16,8 +16,8 @@ Loss run_loss(Stream& stream, int isa, Index rows, Index vocabulary, const std::
   Buffer<float> lse(rows), grad(rows * vocabulary), copy(logits);
   Buffer<double> sums(2);
   const std::vector<float> factor{seed};
-  cross_entropy_forward_bodies[set](stream, rows, vocabulary, in(logits), in(targets), lse, sums);
-  cross_entropy_backward_bodies[set](stream, rows, vocabulary, in(factor),
+  cross_entropy_forward_bodies[set](stream, rows, vocabulary, 0.0f, in(logits), in(targets), lse, sums);
+  cross_entropy_backward_bodies[set](stream, rows, vocabulary, 0.0f, in(factor),
                                      in_place ? In(copy.data(), DType::f32) : in(logits), in(targets),
                                      In(lse.data(), DType::f32), in_place ? Out(copy) : Out(grad));
   return {lse.values(), in_place ? copy.values() : grad.values(), sums.values()[0], sums.values()[1]};
@@ -102,6 +102,43 @@ TEST(CrossEntropy, Extremes) {
   }
 }
 
+// The exponential on its own: a gradient with lse 0 and seed 1 is e^logit for every entry but the target's.
+TEST(CrossEntropy, ExponentialIsAccurate) {
+  std::vector<float> x{0.0f};  // the target
+  for (int i = -873300; i <= 887200; i += 7) x.push_back(static_cast<float>(i) * 1e-4f);
+  const auto plain = static_cast<Index>(x.size());
+  for (const float edge :
+       {-88.0f, -89.0f, -104.0f, -1e4f, -3e38f, -inf, 88.73f, 89.0f, 110.0f, 1e4f, inf, nan, -0.0f})
+    x.push_back(edge);
+  const auto n = static_cast<Index>(x.size());
+  const std::vector<float> seed{1.0f}, lse{0.0f};
+  const std::vector<std::int32_t> target{0};
+  everywhere(
+      [&](Stream& stream, int isa) {
+        Buffer<float> e(n);
+        cross_entropy_backward_bodies[static_cast<std::size_t>(isa)](stream, 1, n, 0.0f, in(seed), in(x),
+                                                                     in(target), in(lse), e);
+        return Results{e.values()};
+      },
+      [&](const Results& r, const std::string& isa) {
+        EXPECT_EQ(r[0][0], 0.0f);
+        double worst = 0;
+        for (Index i = 1; i < plain; ++i) {
+          const auto e = static_cast<std::size_t>(i);
+          const double expected = std::exp(static_cast<double>(x[e]));
+          const double ulp = std::ldexp(1.0, std::ilogb(expected) - 23);
+          worst = std::max(worst, std::abs(static_cast<double>(r[0][e]) - expected) / ulp);
+        }
+        EXPECT_LE(worst, 1.2) << isa;
+        const std::vector<float> edges(r[0].begin() + plain, r[0].end());
+        for (std::size_t i = 0; i < 6; ++i)
+          EXPECT_EQ(edges[i], 0.0f) << isa << " edge " << i;  // below 2^-126
+        for (std::size_t i = 6; i < 11; ++i) EXPECT_EQ(edges[i], inf) << isa << " edge " << i;
+        EXPECT_TRUE(std::isnan(edges[11])) << isa;
+        EXPECT_EQ(edges[12], 1.0f) << isa;
+      });
+}
+
 TEST(CrossEntropy, TargetsOutsideTheVocabularyAreRefused) {
   const std::vector<float> logits(6, 0.0f), seed{1.0f};
   for (const std::int32_t target : {-2, 3}) {
@@ -110,9 +147,10 @@ TEST(CrossEntropy, TargetsOutsideTheVocabularyAreRefused) {
     Buffer<double> sums(2);
     for (const auto& message :
          {message_of<ValueError>(
-              [&] { cross_entropy_forward(stream_of(1), 2, 3, in(logits), in(targets), lse, sums); }),
+              [&] { cross_entropy_forward(stream_of(1), 2, 3, 0.0f, in(logits), in(targets), lse, sums); }),
           message_of<ValueError>([&] {
-            cross_entropy_backward(stream_of(1), 2, 3, in(seed), in(logits), in(targets), in(logits), grad);
+            cross_entropy_backward(stream_of(1), 2, 3, 0.0f, in(seed), in(logits), in(targets), in(logits),
+                                   grad);
           })}) {
       EXPECT_NE(message.find("target " + std::to_string(target) + " in row 1"), std::string::npos) << message;
       EXPECT_NE(message.find("0..2"), std::string::npos) << message;

@@ -49,8 +49,9 @@ TEST(Elementwise, GeluAndItsSlope) {
     everywhere(
         [&](Stream& stream, int isa) {
           Buffer<float> out(n), grad(n);
-          gelu_forward_bodies[static_cast<std::size_t>(isa)](stream, n, in(x), out);
-          gelu_backward_bodies[static_cast<std::size_t>(isa)](stream, n, in(x), in(dy), grad);
+          gelu_forward_bodies[static_cast<std::size_t>(isa)](stream, GeluForm::tanh, 1, n, in(x), In{}, out);
+          gelu_backward_bodies[static_cast<std::size_t>(isa)](stream, GeluForm::tanh, 1, n, in(x), In{},
+                                                              in(dy), grad);
           return Results{out.values(), grad.values()};
         },
         [&](const Results& r, const std::string& isa) {
@@ -77,8 +78,9 @@ TEST(Elementwise, GeluAtTheExtremes) {
   everywhere(
       [&](Stream& stream, int isa) {
         Buffer<float> out(n), grad(n);
-        gelu_forward_bodies[static_cast<std::size_t>(isa)](stream, n, in(x), out);
-        gelu_backward_bodies[static_cast<std::size_t>(isa)](stream, n, in(x), in(ones), grad);
+        gelu_forward_bodies[static_cast<std::size_t>(isa)](stream, GeluForm::tanh, 1, n, in(x), In{}, out);
+        gelu_backward_bodies[static_cast<std::size_t>(isa)](stream, GeluForm::tanh, 1, n, in(x), In{},
+                                                            in(ones), grad);
         return Results{out.values(), grad.values()};
       },
       [&](const Results& r, const std::string& isa) {
@@ -93,8 +95,9 @@ TEST(Elementwise, NanStaysNan) {
   everywhere(
       [&](Stream& stream, int isa) {
         Buffer<float> out(17, 0.0f), grad(17, 0.0f);
-        gelu_forward_bodies[static_cast<std::size_t>(isa)](stream, 17, in(x), out);
-        gelu_backward_bodies[static_cast<std::size_t>(isa)](stream, 17, in(x), in(ones), grad);
+        gelu_forward_bodies[static_cast<std::size_t>(isa)](stream, GeluForm::tanh, 1, 17, in(x), In{}, out);
+        gelu_backward_bodies[static_cast<std::size_t>(isa)](stream, GeluForm::tanh, 1, 17, in(x), In{},
+                                                            in(ones), grad);
         return Results{out.values(), grad.values()};
       },
       [&](const Results& r, const std::string& isa) {
@@ -110,13 +113,13 @@ TEST(Elementwise, AnElementDoesNotDependOnItsPlace) {
   for (int isa = 0; isa < isas(); ++isa) {
     const auto set = static_cast<std::size_t>(isa);
     Buffer<float> y(n), dx(n);
-    gelu_forward_bodies[set](stream_of(1), n, in(x), y);
-    gelu_backward_bodies[set](stream_of(1), n, in(x), in(dy), dx);
+    gelu_forward_bodies[set](stream_of(1), GeluForm::tanh, 1, n, in(x), In{}, y);
+    gelu_backward_bodies[set](stream_of(1), GeluForm::tanh, 1, n, in(x), In{}, in(dy), dx);
     for (Index i = 0; i < n; ++i) {
       const std::vector<float> one{x[static_cast<std::size_t>(i)]}, dy_one{dy[static_cast<std::size_t>(i)]};
       Buffer<float> y1(1), dx1(1);
-      gelu_forward_bodies[set](stream_of(1), 1, in(one), y1);
-      gelu_backward_bodies[set](stream_of(1), 1, in(one), in(dy_one), dx1);
+      gelu_forward_bodies[set](stream_of(1), GeluForm::tanh, 1, 1, in(one), In{}, y1);
+      gelu_backward_bodies[set](stream_of(1), GeluForm::tanh, 1, 1, in(one), In{}, in(dy_one), dx1);
       EXPECT_TRUE(same_bits(y1.data()[0], y.data()[i])) << name_of_isa(isa) << " element " << i;
       EXPECT_TRUE(same_bits(dx1.data()[0], dx.data()[i])) << name_of_isa(isa) << " element " << i;
     }
@@ -126,7 +129,8 @@ TEST(Elementwise, AnElementDoesNotDependOnItsPlace) {
 TEST(Elementwise, OtherTypesAreRefused) {
   const std::vector<double> wrong{1.0};
   Buffer<float> y(1);
-  const std::string message = message_of<ValueError>([&] { gelu_forward(stream_of(1), 1, in(wrong), y); });
+  const std::string message =
+      message_of<ValueError>([&] { gelu_forward(stream_of(1), GeluForm::tanh, 1, 1, in(wrong), In{}, y); });
   EXPECT_NE(message.find("fp32"), std::string::npos) << message;
   EXPECT_NE(message.find("fp64"), std::string::npos) << message;
 }

@@ -44,7 +44,7 @@ TEST(Gemm, OddSizesAllTransposes) {
 
 TEST(Gemm, SeveralTiles) {
   check_gemm({1030, 40, 96, false, true, false}, true);
-  check_gemm({40, 1030, 96, true, false, true}, false);
+  check_gemm({40, 1600, 96, true, false, true}, false);
   check_gemm({513, 770, 65, false, false, false}, true);
 }
 
@@ -92,6 +92,47 @@ TEST(Gemm, NegativeSizesAreRefused) {
     gemm(stream_of(1), {-1, 2, 3}, in(one), in(one), In{}, c);
   });
   EXPECT_NE(message.find("-1"), std::string::npos) << message;
+}
+
+/// Every matrix of a batch has the bits of its own product; A repeats along the second batch dimension, B
+/// along the first.
+TEST(GemmBatched, EqualsTheProductsOneByOne) {
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      for (const auto& [m, n, k] :
+           std::vector<std::array<Index, 3>>{{1, 1, 1}, {5, 3, 7}, {33, 17, 64}, {200, 300, 50}, {4, 5, 0}}) {
+        const Index batch_a = 2, batch_b = 3;
+        const GemmShape shape{m, n, k, ta, tb, false};
+        GemmBatch batch;
+        batch.rank = 2;
+        batch.sizes[0] = batch_a;
+        batch.sizes[1] = batch_b;
+        batch.stride_a[0] = m * k;
+        batch.stride_b[1] = k * n;
+        const auto a = random_floats(batch_a * m * k, 25), b = random_floats(batch_b * k * n, 26);
+        for (int threads = 1; threads <= 3; ++threads) {
+          Buffer<float> c(batch_a * batch_b * m * n);
+          gemm_batched(stream_of(threads), shape, batch, in(a), in(b), c);
+          const std::vector<float> all = c.values();
+          for (Index i = 0; i < batch_a * batch_b; ++i) {
+            Buffer<float> one(m * n);
+            gemm(stream_of(1), shape, {a.data() + i / batch_b * m * k, DType::f32},
+                 {b.data() + i % batch_b * k * n, DType::f32}, {}, one);
+            expect_same_bits({all.begin() + i * m * n, all.begin() + (i + 1) * m * n}, one.values(),
+                             text(shape));
+          }
+        }
+      }
+}
+
+TEST(GemmBatched, NothingToDo) {
+  const std::vector<float> none;
+  Buffer<float> nothing(0);
+  GemmBatch batch;
+  batch.rank = 1;
+  gemm_batched(stream_of(1), {2, 3, 4}, batch, in(none), in(none), nothing);
+  nothing.values();
+  message_of<ShapeError>([&] { gemm_batched(stream_of(1), {2, -3, 4}, batch, in(none), in(none), nothing); });
 }
 
 }  // namespace

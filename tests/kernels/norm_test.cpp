@@ -18,7 +18,7 @@ Results run_all(Stream& stream, int isa, const Case& c, const std::vector<float>
   Buffer<float> dgain(c.cols, accumulate ? 2.0f : nan), dbias(c.cols, accumulate ? -3.0f : nan);
   layer_norm_forward_bodies[set](stream, c.rows, c.cols, 1e-5f, in(x), in(gain), in(bias), y, mean, rstd);
   const In m(mean.data(), DType::f32), r(rstd.data(), DType::f32);
-  layer_norm_backward_input_bodies[set](stream, c.rows, c.cols, in(x), in(gain), m, r, in(dy), dx);
+  layer_norm_backward_input_bodies[set](stream, c.rows, c.cols, in(x), in(gain), m, r, in(dy), {}, dx);
   layer_norm_backward_weight_bodies[set](stream, c.rows, c.cols, in(x), m, r, in(dy), accumulate, dgain,
                                          accumulate, dbias);
   return {y.values(), mean.values(), rstd.values(), dx.values(), dgain.values(), dbias.values()};

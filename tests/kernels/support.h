@@ -46,14 +46,23 @@ using IsaBodies = std::array<std::add_pointer_t<Signature>, isa_count>;
   inline const IsaBodies<void(Stream&, __VA_ARGS__)> name##_bodies { &cpu::name, &cpu::name, &cpu::name }
 
 #include "kernels/attention.h"
+#include "kernels/cast.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
+#include "kernels/gelu.h"
 #include "kernels/gemm.h"
+#include "kernels/indexing.h"
+#include "kernels/loss.h"
 #include "kernels/norm.h"
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
+#include "kernels/reduction.h"
+#include "kernels/rope.h"
+#include "kernels/softmax.h"
+#include "kernels/strided.h"
+#include "kernels/swiglu.h"
 
 namespace penstock::kernels::test {
 

@@ -8,7 +8,8 @@
 namespace penstock::testing {
 namespace {
 
-Sample cross_entropy_sample(const std::string& name, Argument logits, Argument targets) {
+Sample cross_entropy_sample(const std::string& name, Argument logits, Argument targets,
+                            float smoothing = 0.0f) {
   const Index vocabulary = logits.shape.dim(-1), rows = targets.shape.numel();
   Sample s;
   s.name = name;
@@ -16,14 +17,20 @@ Sample cross_entropy_sample(const std::string& name, Argument logits, Argument t
   s.output = Shape{1};
   // The log-sum-exp of each row, and the count beside the sum.
   s.saved_bytes = rows * static_cast<Index>(sizeof(float)) + static_cast<Index>(sizeof(double));
-  s.apply = [](const Variables& in, const StepState*) { return ops::cross_entropy_sum(in[0], in[1]); };
+  s.apply = [=](const Variables& in, const StepState*) {
+    return ops::cross_entropy_sum(in[0], in[1], smoothing);
+  };
   set_reference(s, [=]<class Real>(const std::vector<std::vector<Real>>& in) {
     Real sum = 0;
     for (Index r = 0; r < rows; ++r) {
       const auto target = static_cast<Index>(in[1][static_cast<std::size_t>(r)]);
       if (target == kernels::ignored_target) continue;
       const Real* row = in[0].data() + r * vocabulary;
-      sum += reference::log_sum_exp(row, vocabulary) - row[target];
+      // -sum over classes of q log p, q = (1 - smoothing) onehot + smoothing / vocabulary
+      const Real lse = reference::log_sum_exp(row, vocabulary);
+      for (Index j = 0; j < vocabulary && smoothing > 0; ++j)
+        sum += static_cast<Real>(smoothing) / static_cast<Real>(vocabulary) * (lse - row[j]);
+      sum += (1 - static_cast<Real>(smoothing)) * (lse - row[target]);
     }
     return std::vector<Real>{sum};
   });
@@ -53,6 +60,12 @@ std::vector<Sample> samples() {
       cross_entropy_sample("sliced", laid_out(logits("sliced", Shape{2, 3, 5}), Layout::sliced),
                            laid_out(int32s(Shape{2, 3}, {0, 1, -1, 4, 2, 2}), Layout::transposed)),
   };
+  all.push_back(cross_entropy_sample("smoothed", logits("smoothed", Shape{5, 7}),
+                                     int32s(Shape{5}, {-1, 0, 6, -1, 3}), 0.1f));
+  all.push_back(cross_entropy_sample("only_smoothing", logits("only_smoothing", Shape{3, 4}),
+                                     int32s(Shape{3}, {1, 2, 0}), 1.0f));
+  all.push_back(cross_entropy_sample("large_smoothed", logits("large_smoothed", Shape{300, 257}),
+                                     ids("cross_entropy.large_smoothed", Shape{300}, 257), 0.25f));
   Sample sure = cross_entropy_sample(
       "extreme", floats(Shape{4, 3}, {1e4f, 0, -1e4f, -1e4f, 0, 1e4f, 88, 89, 90, -1e30f, 0, -1e30f}),
       int32s(Shape{4}, {0, 0, 2, 1}));
@@ -93,6 +106,11 @@ const RegisterOp record({
             ops::cross_entropy_sum(some(c, {2, 5}), Variable(make_tensor(c, int32s(Shape{2}, {0, 5}))));
           },
           "target 5 in row 1 is outside 0..4"},
+         {"smoothing",
+          [](RankContext& c) {
+            ops::cross_entropy_sum(some(c, {2, 5}), some(c, {2}, DType::i32), 1.5f);
+          },
+          "cross_entropy: label smoothing 1.5 is outside 0..1"},
          {"target_of_torch",
           [](RankContext& c) {
             ops::cross_entropy_sum(some(c, {1, 5}), Variable(make_tensor(c, int32s(Shape{1}, {-100}))));

@@ -39,6 +39,16 @@ std::vector<Sample> samples() {
                         laid_out(normal("layer_norm.transposed", Shape{5, 6}), Layout::transposed)),
       layer_norm_sample("sliced", laid_out(normal("layer_norm.sliced", Shape{2, 5, 6}), Layout::sliced)),
   };
+  Sample biasless = layer_norm_sample("without_bias", normal("layer_norm.without_bias", Shape{3, 9}));
+  biasless.arguments.pop_back();
+  biasless.apply = [](const Variables& in, const StepState*) {
+    return ops::layer_norm(in[0], in[1], Variable());
+  };
+  set_reference(biasless, []<class Real>(const std::vector<std::vector<Real>>& in) {
+    const std::vector<Real> none(9, Real(0));
+    return reference::layer_norm<Real>(3, 9, Real(1e-5f), in[0], in[1], none).y;
+  });
+  all.push_back(biasless);
   Sample repeated = layer_norm_sample("repeated_weights", normal("layer_norm.repeated", Shape{3, 6}));
   repeated.arguments[1] =
       laid_out(floats(Shape{6}, std::vector<float>(6, 1.5f), Role::weight), Layout::repeated);
@@ -89,9 +99,9 @@ const RegisterOp record({
                   "bf16"},
                  {"no_value",
                   [](RankContext& c) {
-                    ops::layer_norm(some(c, {2, 3}), some(c, {3}), Variable());
+                    ops::layer_norm(some(c, {2, 3}), Variable(), some(c, {3}));
                   },
-                  "layer_norm: input 2 has no value"}},
+                  "layer_norm: input 1 has no value"}},
 });
 
 }  // namespace

@@ -192,7 +192,7 @@ namespace {
 /// Pointers to one head's data in one batch row, at the first query of a block (q, out, dout, dq, lse) or at
 /// key 0.
 struct Backward {
-  const float *q, *k, *v, *out, *lse, *dout;
+  const float *q, *k, *v, *out, *lse, *dout, *dlse;  // dlse may be null
   float *dq, *dk, *dv;
 };
 
@@ -221,6 +221,8 @@ void backward_block(const QueryBlock& q, const Backward& at) {
                 load(at.dout + i * s.out_stride + d, count) * load(at.out + i * s.out_stride + d, count);
           });
     delta[i] = sum(products);
+    // d lse / d score is p: its gradient joins that of the score as p * dlse.
+    if (at.dlse && i < q.count) delta[i] -= at.dlse[i];
     // A query that sees nothing has p = exp(score - infinity) = 0.
     lse[i] = i < q.count && at.lse[i] != -infinity ? at.lse[i] : infinity;
   }
@@ -252,7 +254,7 @@ void backward_block(const QueryBlock& q, const Backward& at) {
 }  // namespace
 
 void attention_backward(Stream& stream, const AttentionShape& shape, In q, In k, In v, In segment_ids, In out,
-                        In lse, In dout, Out workspace, Out dq, Out dk, Out dv) {
+                        In lse, In dout, In dlse, Out workspace, Out dq, Out dk, Out dv) {
   (void)workspace;
   const float* pq = floats(q);
   const float* pk = floats(k);
@@ -260,6 +262,7 @@ void attention_backward(Stream& stream, const AttentionShape& shape, In q, In k,
   const float* pout = floats(out);
   const float* plse = floats(lse);
   const float* pdout = floats(dout);
+  const float* pdlse = floats(dlse);
   const std::int32_t* segments = segment_ids ? int32s(segment_ids) : nullptr;
   float* pdq = floats(dq);
   float* pdk = floats(dk);
@@ -278,10 +281,11 @@ void attention_backward(Stream& stream, const AttentionShape& shape, In q, In k,
         const Index count = shape.queries - first < block ? shape.queries - first : block;
         const Index q_offset = (b * shape.queries + first) * shape.q_stride + h * head;
         const Index out_offset = (b * shape.queries + first) * shape.out_stride + h * head;
+        const Index lse_offset = (b * shape.heads + h) * shape.queries + first;
         backward_block({&shape, segments ? segments + b * shape.keys : nullptr, first, count},
-                       {pq + q_offset, pk + k_offset, pv + v_offset, pout + out_offset,
-                        plse + (b * shape.heads + h) * shape.queries + first, pdout + out_offset,
-                        pdq + q_offset, pdk + k_offset, pdv + v_offset});
+                       {pq + q_offset, pk + k_offset, pv + v_offset, pout + out_offset, plse + lse_offset,
+                        pdout + out_offset, pdlse ? pdlse + lse_offset : nullptr, pdq + q_offset,
+                        pdk + k_offset, pdv + v_offset});
       }
   });
 }

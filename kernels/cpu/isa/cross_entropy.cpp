@@ -40,10 +40,21 @@ float log_sum_exp(const float* row, Index n) {
   return static_cast<float>(static_cast<double>(shift) + std::log(total));
 }
 
+double mean_of(const float* row, Index n) {
+  Doubles low{}, high{};
+  for_lanes(
+      n, [&](Index i, Index count) __attribute__((always_inline)) {
+        const DoublePair v = load_double(row + i, count);
+        low += v.low;
+        high += v.high;
+      });
+  return sum(low + high) / static_cast<double>(n);
+}
+
 }  // namespace
 
-void cross_entropy_forward(Stream& stream, Index rows, Index vocabulary, In logits, In targets, Out row_lse,
-                           Out sum_and_count) {
+void cross_entropy_forward(Stream& stream, Index rows, Index vocabulary, float smoothing, In logits,
+                           In targets, Out row_lse, Out sum_and_count) {
   const float* plogits = floats(logits);
   const std::int32_t* ptargets = int32s(targets);
   float* plse = floats(row_lse);
@@ -53,17 +64,21 @@ void cross_entropy_forward(Stream& stream, Index rows, Index vocabulary, In logi
     for (Index row = begin; row < end; ++row) plse[row] = log_sum_exp(plogits + row * vocabulary, vocabulary);
   });
   double loss = 0, valid = 0;
+  const double share = static_cast<double>(smoothing);
   for (Index row = 0; row < rows; ++row) {
     if (ptargets[row] == ignored_target) continue;
-    loss += static_cast<double>(plse[row]) - static_cast<double>(plogits[row * vocabulary + ptargets[row]]);
+    const float* logit = plogits + row * vocabulary;
+    const auto top = static_cast<double>(plse[row]);
+    loss += (1 - share) * (top - static_cast<double>(logit[ptargets[row]]));
+    if (smoothing != 0.0f) loss += share * (top - mean_of(logit, vocabulary));
     valid += 1;
   }
   result[0] = loss;
   result[1] = valid;
 }
 
-void cross_entropy_backward(Stream& stream, Index rows, Index vocabulary, In seed, In logits, In targets,
-                            In row_lse, Out dlogits) {
+void cross_entropy_backward(Stream& stream, Index rows, Index vocabulary, float smoothing, In seed, In logits,
+                            In targets, In row_lse, Out dlogits) {
   const float factor = *floats(seed);
   const float* plogits = floats(logits);
   const std::int32_t* ptargets = int32s(targets);
@@ -82,12 +97,14 @@ void cross_entropy_backward(Stream& stream, Index rows, Index vocabulary, In see
       const Floats lse = splat(plse[row]);
       // p - 1 of the target before it is overwritten: `out` may be `in`. 1 - p of a sure row loses nothing by
       // this order.
+      const float everyone = smoothing / static_cast<float>(vocabulary);
+      const float chosen = (1.0f - smoothing) + everyone;
       for_lanes(
           vocabulary, [&](Index i, Index count) __attribute__((always_inline)) {
             const Floats p = exponential(load(in + i, count, -infinity) - lse);
             const Floats hit =
                 select(iota(static_cast<std::int32_t>(i)) == splat_int(static_cast<std::int32_t>(target)),
-                       splat(1.0f), splat(0.0f));
+                       splat(chosen), splat(everyone));
             store(out + i, (p - hit) * splat(factor), count);
           });
     }

@@ -7,6 +7,41 @@
 
 namespace penstock::kernels::cpu::PENSTOCK_ISA {
 
+namespace {
+
+/// out (cols) = the normalised `in`; gives mean and 1/deviation.
+PENSTOCK_INLINE void normalise_row(Index cols, float eps, const float* in, const float* gain,
+                                   const float* bias, float* out, float& mean, float& rstd) {
+  // Two passes, the mean in double: a large mean beside a small deviation costs nothing beyond the mean's
+  // rounding.
+  Doubles low{}, high{};
+  for_lanes(
+      cols, [&](Index i, Index count) __attribute__((always_inline)) {
+        const DoublePair v = load_double(in + i, count);
+        low += v.low;
+        high += v.high;
+      });
+  const auto m = static_cast<float>(sum(low + high) / static_cast<double>(cols));
+  Floats squares{};
+  for_lanes(
+      cols, [&](Index i, Index count) __attribute__((always_inline)) {
+        const Floats d = load(in + i, count, m) - splat(m);
+        squares += d * d;
+      });
+  const float variance = sum(squares) / static_cast<float>(cols);
+  const float r = 1.0f / std::sqrt(variance + eps);
+  for_lanes(
+      cols, [&](Index i, Index count) __attribute__((always_inline)) {
+        const Floats normal = (load(in + i, count) - splat(m)) * splat(r);
+        const Floats shift = bias ? load(bias + i, count) : Floats{};
+        store(out + i, multiply_add(normal, load(gain + i, count), shift), count);
+      });
+  mean = m;
+  rstd = r;
+}
+
+}  // namespace
+
 void layer_norm_forward(Stream& stream, Index rows, Index cols, float eps, In x, In gain, In bias, Out y,
                         Out mean, Out rstd) {
   const float* px = floats(x);
@@ -16,50 +51,44 @@ void layer_norm_forward(Stream& stream, Index rows, Index cols, float eps, In x,
   float* pmean = floats(mean);
   float* prstd = floats(rstd);
   stream.pool().parallel_ranges(rows, rows_per_task(cols), [=](Index begin, Index end) {
+    for (Index row = begin; row < end; ++row)
+      normalise_row(cols, eps, px + row * cols, pgain, pbias, py + row * cols, pmean[row], prstd[row]);
+  });
+}
+
+void add_layer_norm_forward(Stream& stream, Index rows, Index cols, float eps, In a, In b, In gain, In bias,
+                            Out sum, Out y, Out mean, Out rstd) {
+  const float* pa = floats(a);
+  const float* pb = floats(b);
+  const float* pgain = floats(gain);
+  const float* pbias = floats(bias);
+  float* psum = floats(sum);
+  float* py = floats(y);
+  float* pmean = floats(mean);
+  float* prstd = floats(rstd);
+  stream.pool().parallel_ranges(rows, rows_per_task(cols), [=](Index begin, Index end) {
     for (Index row = begin; row < end; ++row) {
-      const float* in = px + row * cols;
-      float* out = py + row * cols;
-      // Two passes, the mean in double: a large mean beside a small deviation costs nothing beyond the mean's
-      // rounding.
-      Doubles low{}, high{};
-      for_lanes(
-          cols, [&](Index i, Index count) __attribute__((always_inline)) {
-            const DoublePair v = load_double(in + i, count);
-            low += v.low;
-            high += v.high;
-          });
-      const auto m = static_cast<float>(sum(low + high) / static_cast<double>(cols));
-      Floats squares{};
-      for_lanes(
-          cols, [&](Index i, Index count) __attribute__((always_inline)) {
-            const Floats d = load(in + i, count, m) - splat(m);
-            squares += d * d;
-          });
-      const float variance = sum(squares) / static_cast<float>(cols);
-      const float r = 1.0f / std::sqrt(variance + eps);
-      for_lanes(
-          cols, [&](Index i, Index count) __attribute__((always_inline)) {
-            const Floats normal = (load(in + i, count) - splat(m)) * splat(r);
-            store(out + i, normal * load(pgain + i, count) + load(pbias + i, count), count);
-          });
-      pmean[row] = m;
-      prstd[row] = r;
+      const Index first = row * cols;
+      for (Index i = first; i < first + cols; ++i) psum[i] = pa[i] + pb[i];
+      normalise_row(cols, eps, psum + first, pgain, pbias, py + first, pmean[row], prstd[row]);
     }
   });
 }
 
 void layer_norm_backward_input(Stream& stream, Index rows, Index cols, In x, In gain, In mean, In rstd, In dy,
-                               Out dx) {
+                               In residual, Out dx) {
   const float* px = floats(x);
   const float* pgain = floats(gain);
   const float* pmean = floats(mean);
   const float* prstd = floats(rstd);
   const float* pdy = floats(dy);
+  const float* presidual = floats(residual);
   float* pdx = floats(dx);
   stream.pool().parallel_ranges(rows, rows_per_task(cols), [=](Index begin, Index end) {
     for (Index row = begin; row < end; ++row) {
       const float* in = px + row * cols;
       const float* grad = pdy + row * cols;
+      const float* around = presidual ? presidual + row * cols : nullptr;
       float* out = pdx + row * cols;
       const Floats m = splat(pmean[row]);
       const Floats r = splat(prstd[row]);
@@ -77,7 +106,8 @@ void layer_norm_backward_input(Stream& stream, Index rows, Index cols, In x, In 
           cols, [&](Index i, Index count) __attribute__((always_inline)) {
             const Floats h = load(grad + i, count) * load(pgain + i, count);
             const Floats xhat = (load(in + i, count) - m) * r;
-            store(out + i, (h - h_mean - xhat * h_xhat_mean) * r, count);
+            const Floats through = h - h_mean - xhat * h_xhat_mean;
+            store(out + i, around ? multiply_add(through, r, load(around + i, count)) : through * r, count);
           });
     }
   });

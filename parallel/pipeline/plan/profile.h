@@ -1,4 +1,5 @@
-// What the blocks of a model cost and hand on, found by running them on the meta device: no formulas beside the code.
+// What the blocks of a model cost and hand on, found by running them on the meta device: no formulas beside
+// the code.
 #pragma once
 
 #include <vector>
@@ -22,7 +23,9 @@ struct BlockProfile {
   double forward_flops = 0, input_flops = 0, weight_flops = 0;
 };
 
-/// All blocks on sequences of a step, in order; the last one's figures include the loss. Throws what a block's forward throws.
-std::vector<BlockProfile> profile_blocks(const Model& model, BatchSource& source, Index step, SequenceSpan sequences);
+/// All blocks on sequences of a step, in order; the last one's figures include the loss where the source has
+/// targets (generation has none). Throws what a block's forward throws.
+std::vector<BlockProfile> profile_blocks(const Model& model, BatchSource& source, Index step,
+                                         SequenceSpan sequences);
 
 }  // namespace penstock

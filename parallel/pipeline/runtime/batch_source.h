@@ -1,5 +1,5 @@
-// BatchSource: where the sequences of a step come from. A pure function of (step, sequence), so that every stage can read its
-// part for itself.
+// BatchSource: where the sequences of a step come from. A pure function of (step, sequence), so that every
+// stage can read its part for itself.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +33,10 @@ class BatchSource {
   virtual Index tokens(Index step) = 0;
   /// Targets of that batch that count: the loss is divided by it.
   virtual Index valid_targets(Index step) = 0;
-  /// The sequences, in memory of `context` (on the meta device: shapes alone). Inputs and targets only where asked for.
-  virtual MicroBatch load(RankContext& context, Index step, SequenceSpan sequences, bool inputs, bool targets) = 0;
+  /// The sequences, in memory of `context` (on the meta device: shapes alone). Inputs and targets only where
+  /// asked for.
+  virtual MicroBatch load(RankContext& context, Index step, SequenceSpan sequences, bool inputs,
+                          bool targets) = 0;
 };
 
 /// Micro-batch i of `count` that cut a batch into pieces of `size` sequences, the last one perhaps smaller.

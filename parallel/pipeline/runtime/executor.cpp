@@ -3,20 +3,39 @@
 
 #include <chrono>
 
+#include "parallel/pipeline/runtime/block_boundary.h"
+
 namespace penstock {
 namespace {
 
 enum Direction : int { forward_, backward_ };
 
-// How far ahead of the running action receives are posted: enough for the next forward and the next backward of any
-// one-forward-one-backward rhythm, so that both directions are in flight while the rank computes.
+// How far ahead of the running action receives are posted: enough for the next forward and the next backward
+// of any one-forward-one-backward rhythm, so that both directions are in flight while the rank computes.
 constexpr std::size_t receives_ahead = 8;
 
+// Messages of one direction to one rank that may be under way behind a SEND: the next SEND waits until the
+// one that many before has arrived. Buffers of messages are thus let go at fixed places of the row, whatever
+// the timing: a step has the peak that was predicted for it, and a steady one takes nothing from the system.
+// A plan that runs under rendezvous, where this number is 0, cannot lock under it.
+constexpr std::size_t sends_in_flight = 2;
+
+// Tags of an attempt; after a failed pass the next one uses others, so that what is left of the old one meets
+// nobody.
+constexpr Index attempt_tags = Index{1} << 24, attempts = 8;
+
 /// One tag a message of the plan, so that receives may be posted in any order.
-int tag_of(const Plan& plan, const MessageHeader& header) {
+int tag_of(const Plan& plan, const MessageHeader& header, Index attempt) {
   constexpr Index parts = 16;
   const Index boundary = header.stage * Index{2} + header.direction;
-  return narrow<int>((boundary * plan.micro_batches + header.micro_batch) * parts + header.part % parts);
+  return narrow<int>(attempt % attempts * attempt_tags +
+                     (boundary * plan.micro_batches + header.micro_batch) * parts + header.part % parts);
+}
+
+std::vector<TensorSpec> specs_of(const Tensors& tensors) {
+  std::vector<TensorSpec> specs;
+  for (const Tensor& t : tensors) specs.push_back({t.shape(), t.dtype()});
+  return specs;
 }
 
 }  // namespace
@@ -31,17 +50,22 @@ struct Executor::Pass {
   std::map<Index, Tensor> losses;  // by micro-batch
   PassResult result;
 
-  SequenceSpan span(Index micro_batch) const { return micro_batch_span(batch, options.micro_batch_size, micro_batch); }
+  SequenceSpan span(Index micro_batch) const {
+    return micro_batch_span(batch, options.micro_batch_size, micro_batch);
+  }
 };
 
 Executor::Executor(const ExecutorSetup& setup) : setup_(setup), state_(*setup.context) {
   setup_.context->set_between_ops([pipeline = setup_.pipeline] { pipeline->progress(); });
 }
 
+Executor::~Executor() { setup_.context->set_between_ops({}); }
+
 void Executor::reset() {
   boundaries_.clear();
   flights_.clear();
   sends_.clear();
+  ++attempt_;
 }
 
 double Executor::now() const {
@@ -49,8 +73,8 @@ double Executor::now() const {
 }
 
 std::string Executor::waiter(const Action& action) const {
-  return fmt::format("rank {}, stage {}, micro-batch {}: {}", setup_.pipeline->rank(), action.stage, action.micro_batch,
-                     to_text(action));
+  return fmt::format("rank {}, stage {}, micro-batch {}: {}", setup_.pipeline->rank(), action.stage,
+                     action.micro_batch, to_text(action));
 }
 
 /// What crosses the boundary in front of `stage`.
@@ -60,11 +84,16 @@ const std::vector<TensorSpec>& Executor::edge(Pass& pass, Index stage, Index mic
   RankContext meta({.device = {DeviceKind::meta, 0}});
   const MicroBatch geometry = pass.source.load(meta, pass.options.step, span, true, false);
   std::vector<Index> key;
-  for (const Tensor& t : geometry.inputs) key.insert(key.end(), t.shape().sizes().begin(), t.shape().sizes().end());
-  auto place = profiles_.find(key);
-  if (place == profiles_.end())
-    place = profiles_.emplace(key, profile_blocks(*setup_.model, pass.source, pass.options.step, span)).first;
-  return place->second[static_cast<std::size_t>(setup_.partition[static_cast<std::size_t>(stage)].begin - 1)].outputs;
+  for (const Tensor& t : geometry.inputs)
+    key.insert(key.end(), t.shape().sizes().begin(), t.shape().sizes().end());
+  auto place = edges_.find(key);
+  if (place == edges_.end()) {
+    std::vector<std::vector<TensorSpec>> edges{specs_of(geometry.inputs)};
+    for (BlockProfile& block : profile_blocks(*setup_.model, pass.source, pass.options.step, span))
+      edges.push_back(std::move(block.outputs));
+    place = edges_.emplace(key, std::move(edges)).first;
+  }
+  return place->second[static_cast<std::size_t>(setup_.partition[static_cast<std::size_t>(stage)].begin)];
 }
 
 void Executor::post_receive(Pass& pass, const Action& receive) {
@@ -75,18 +104,22 @@ void Executor::post_receive(Pass& pass, const Action& receive) {
   int part = 0;
   for (const TensorSpec& spec : edge(pass, boundary, receive.micro_batch)) {
     const bool sent = direction == forward_ || spec.has_gradient();
-    incoming.tensors.push_back(sent ? Tensor::empty(*setup_.context, spec.shape, spec.dtype, MemoryKind::communication) : Tensor());
+    incoming.tensors.push_back(
+        sent ? Tensor::empty(*setup_.context, spec.shape, spec.dtype, MemoryKind::communication) : Tensor());
     if (sent) {
-      const MessageHeader header{static_cast<std::int32_t>(boundary), static_cast<std::int32_t>(receive.micro_batch), direction, part};
+      const MessageHeader header{static_cast<std::int32_t>(boundary),
+                                 static_cast<std::int32_t>(receive.micro_batch), direction, part};
       incoming.works.push_back(setup_.pipeline->recv(incoming.tensors.back(), static_cast<int>(from),
-                                                     tag_of(pass.plan, header), header, setup_.context->stream()));
+                                                     tag_of(pass.plan, header, attempt_), header,
+                                                     setup_.context->stream()));
     }
     ++part;
   }
   boundaries_[{direction, boundary, receive.micro_batch}] = std::move(incoming);
 }
 
-/// Gives values to the stage on the other side of a boundary when it lives on this rank; otherwise they wait for their SEND.
+/// Gives values to the stage on the other side of a boundary when it lives on this rank; otherwise they wait
+/// for their SEND.
 void Executor::hand_on(Pass&, int direction, Index boundary, Index micro_batch, Tensors values) {
   boundaries_[{direction, boundary, micro_batch}] = {std::move(values), {}};
 }
@@ -95,7 +128,8 @@ Tensors Executor::take(Pass&, int direction, Index boundary, Index micro_batch) 
   const auto place = boundaries_.find({direction, boundary, micro_batch});
   const Action receive{direction == forward_ ? ActionKind::RECV_F : ActionKind::RECV_B,
                        direction == forward_ ? boundary : boundary - 1, micro_batch};
-  require<ValueError>(place != boundaries_.end(), "{}: nothing was received; the plan lacks this action", waiter(receive));
+  require<ValueError>(place != boundaries_.end(), "{}: nothing was received; the plan lacks this action",
+                      waiter(receive));
   for (Work& work : place->second.works) work.host_wait(setup_.context->deadline_seconds(), waiter(receive));
   Tensors values = std::move(place->second.tensors);
   boundaries_.erase(place);
@@ -105,15 +139,27 @@ Tensors Executor::take(Pass&, int direction, Index boundary, Index micro_batch) 
 void Executor::send(Pass& pass, const Action& action) {
   const int direction = action.kind == ActionKind::SEND_F ? forward_ : backward_;
   const Index boundary = direction == forward_ ? action.stage + 1 : action.stage;
-  const Index to = pass.plan.rank_of(direction == forward_ ? action.stage + 1 : action.stage - 1, action.micro_batch);
+  const Index to =
+      pass.plan.rank_of(direction == forward_ ? action.stage + 1 : action.stage - 1, action.micro_batch);
+  Sent sent{action, {}, {}};
   int part = 0;
   for (const Tensor& value : take(pass, direction, boundary, action.micro_batch)) {
-    const MessageHeader header{static_cast<std::int32_t>(boundary), static_cast<std::int32_t>(action.micro_batch), direction, part++};
+    const MessageHeader header{static_cast<std::int32_t>(boundary),
+                               static_cast<std::int32_t>(action.micro_batch), direction, part++};
     if (!value.defined()) continue;  // no gradient exists for this part
-    sends_.emplace_back(action, setup_.pipeline->send(value.contiguous(MemoryKind::communication), static_cast<int>(to),
-                                                      tag_of(pass.plan, header), header, setup_.context->stream()));
+    sent.tensors.push_back(value.contiguous(MemoryKind::communication));
+    sent.works.push_back(setup_.pipeline->send(sent.tensors.back(), static_cast<int>(to),
+                                               tag_of(pass.plan, header, attempt_), header,
+                                               setup_.context->stream()));
   }
-  std::erase_if(sends_, [](auto& s) { return s.second.test(); });
+  std::deque<Sent>& under_way = sends_[{to, direction}];
+  under_way.push_back(std::move(sent));
+  for (; under_way.size() > sends_in_flight; under_way.pop_front()) finish(under_way.front());
+}
+
+/// Waits until the messages of a SEND have arrived.
+void Executor::finish(Sent& sent) {
+  for (Work& work : sent.works) work.host_wait(setup_.context->deadline_seconds(), waiter(sent.action));
 }
 
 void Executor::forward(Pass& pass, const Action& action) {
@@ -124,7 +170,8 @@ void Executor::forward(Pass& pass, const Action& action) {
 
   const double start = now();
   RankContext& context = *setup_.context;
-  MicroBatch batch = pass.source.load(context, pass.options.step, pass.span(mb), first, last && pass.options.loss);
+  MicroBatch batch =
+      pass.source.load(context, pass.options.step, pass.span(mb), first, last && pass.options.loss);
   if (first) values = std::move(batch.inputs);
   Flight flight;
   if (train) flight.tape = std::make_unique<Tape>(context, setup_.weights);
@@ -133,13 +180,21 @@ void Executor::forward(Pass& pass, const Action& action) {
     flight.inputs.push_back(train ? flight.tape->input(value, gradient) : Variable(value));
   }
   values.clear();
-  BlockContext block{.rank = &context, .weights = setup_.weights, .tape = flight.tape.get(), .mode = pass.options.mode,
-                     .state = state_.get(), .seed = setup_.seed, .weight_version = setup_.weights->version(),
-                     .sequence_ids = batch.sequence_ids, .positions = batch.positions, .segment_ids = batch.segment_ids};
+  BlockContext block{.rank = &context,
+                     .weights = setup_.weights,
+                     .tape = flight.tape.get(),
+                     .mode = pass.options.mode,
+                     .state = state_.get(),
+                     .seed = setup_.seed,
+                     .weight_version = setup_.weights->version(),
+                     .sequence_ids = batch.sequence_ids,
+                     .positions = batch.positions,
+                     .segment_ids = batch.segment_ids};
   Variables current = flight.inputs;
   for (Variable& input : flight.inputs) input.drop_value();
   const BlockRange range = setup_.partition[static_cast<std::size_t>(stage)];
   for (block.block = range.begin; block.block < range.end; ++block.block) {
+    if (train && block.block > range.begin) current = at_block_boundary(current);
     try {
       current = setup_.model->block(block.block).forward(current, block);
     } catch (Error& e) {
@@ -150,6 +205,7 @@ void Executor::forward(Pass& pass, const Action& action) {
   if (last) {
     if (pass.options.on_output) pass.options.on_output(mb, current);
     if (pass.options.loss) {
+      if (train) current = at_block_boundary(current);
       current = {setup_.model->loss()(current, batch.targets)};
       pass.losses[mb] = current[0].tensor();
     }
@@ -170,7 +226,8 @@ void Executor::backward(Pass& pass, const Action& action) {
   const Index stage = action.stage, mb = action.micro_batch;
   const bool last = stage + 1 == pass.plan.stages;
   const auto place = flights_.find({stage, mb});
-  require<ValueError>(place != flights_.end(), "{}: no forward of this micro-batch is in flight", to_text(action));
+  require<ValueError>(place != flights_.end(), "{}: no forward of this micro-batch is in flight",
+                      to_text(action));
   Flight& flight = place->second;
   if (action.kind == ActionKind::W) {
     const double start = now();
@@ -195,8 +252,10 @@ void Executor::backward(Pass& pass, const Action& action) {
         continue;
       }
       Tensor gradient = flight.tape->take_grad(flight.inputs[i]);
-      // A value that nothing depends on has a gradient of zeros on the wire: both sides agree on what is sent.
-      out.push_back(gradient.defined() ? gradient : Tensor::zeros(*setup_.context, specs[i].shape, specs[i].dtype));
+      // A value that nothing depends on has a gradient of zeros on the wire: both sides agree on what is
+      // sent.
+      out.push_back(gradient.defined() ? gradient
+                                       : Tensor::zeros(*setup_.context, specs[i].shape, specs[i].dtype));
     }
     hand_on(pass, backward_, stage, mb, std::move(out));
   }
@@ -207,41 +266,59 @@ void Executor::backward(Pass& pass, const Action& action) {
 PassResult Executor::run(const Plan& plan, BatchSource& source, const PassOptions& options) {
   require<ValueError>(boundaries_.empty() && flights_.empty() && sends_.empty(),
                       "the executor holds parts of a pass that failed; reset() it first");
-  require<ValueError>(plan.lowered && plan.pp == setup_.pipeline->size(), "a lowered plan for {} ranks wanted, not {} for {}",
-                      setup_.pipeline->size(), plan.schedule, plan.pp);
-  require<ValueError>(plan.stages == static_cast<Index>(setup_.partition.size()), "a plan with {} stages, a partition with {}",
-                      plan.stages, setup_.partition.size());
-  Pass pass{plan, source, options, plan.actions(setup_.pipeline->rank()), 0, source.batch(options.step), {}, {}};
+  require<ValueError>(plan.lowered && plan.pp == setup_.pipeline->size(),
+                      "a lowered plan for {} ranks wanted, not {} for {}", setup_.pipeline->size(),
+                      plan.schedule, plan.pp);
+  require<ValueError>(plan.stages == static_cast<Index>(setup_.partition.size()),
+                      "a plan with {} stages, a partition with {}", plan.stages, setup_.partition.size());
+  Pass pass{plan, source, options, plan.actions(setup_.pipeline->rank()), 0, source.batch(options.step),
+            {},   {}};
   require<ValueError>(div_up(pass.batch, options.micro_batch_size) == plan.micro_batches,
-                      "{} sequences in micro-batches of {} are not the plan's {}", pass.batch, options.micro_batch_size,
-                      plan.micro_batches);
+                      "{} sequences in micro-batches of {} are not the plan's {}", pass.batch,
+                      options.micro_batch_size, plan.micro_batches);
   state_.set(options.state);
   for (std::size_t i = 0; i < pass.actions.size(); ++i) {
     for (; pass.posted < pass.actions.size() && pass.posted <= i + receives_ahead; ++pass.posted)
       if (is_receive(pass.actions[pass.posted].kind)) post_receive(pass, pass.actions[pass.posted]);
     const Action& action = pass.actions[i];
     switch (action.kind) {
-      case ActionKind::F: forward(pass, action); break;
+      case ActionKind::F:
+        forward(pass, action);
+        break;
       case ActionKind::B:
       case ActionKind::I:
-      case ActionKind::W: backward(pass, action); break;
+      case ActionKind::W:
+        backward(pass, action);
+        break;
       case ActionKind::OVERLAP_F_B:
-        for (const Action& half : parts(action)) half.kind == ActionKind::F ? forward(pass, half) : backward(pass, half);
+        for (const Action& half : parts(action))
+          half.kind == ActionKind::F ? forward(pass, half) : backward(pass, half);
         break;
       case ActionKind::SEND_F:
-      case ActionKind::SEND_B: send(pass, action); break;
+      case ActionKind::SEND_B:
+        send(pass, action);
+        break;
       case ActionKind::RECV_F:
-      case ActionKind::RECV_B: break;  // posted ahead; the consumer waits
+      case ActionKind::RECV_B:
+        break;  // posted ahead; the consumer waits
+      case ActionKind::UNSHARD:
+      case ActionKind::RESHARD:
+      case ActionKind::WAIT_SEND_F:
+      case ActionKind::WAIT_SEND_B:
+      case ActionKind::WAIT_REDUCE_GRAD:
+        break;  // of other runtimes; weights are whole here, and waits are where they must be
       case ActionKind::REDUCE_GRAD:
       case ActionKind::STEP:
         collect_losses(pass);
         if (options.optimizer_action) options.optimizer_action(action, pass.result);
         break;
-      default: throw ValueError("{}: the executor does not run this kind of action yet", to_text(action));
+      default:
+        throw ValueError("{}: the executor does not run this kind of action yet", to_text(action));
     }
     setup_.context->between_ops();
   }
-  for (auto& [action, work] : sends_) work.host_wait(setup_.context->deadline_seconds(), waiter(action));
+  for (auto& [link, under_way] : sends_)
+    for (Sent& sent : under_way) finish(sent);
   sends_.clear();
   collect_losses(pass);
   return std::move(pass.result);

@@ -1,7 +1,8 @@
-// Executor: runs one rank's part of a lowered plan, for any schedule. Receives are posted ahead with exact sizes, sends
-// complete in the background, and compute waits only for what has not arrived.
+// Executor: runs one rank's part of a lowered plan, for any schedule. Receives are posted ahead with exact
+// sizes, sends complete in the background, and compute waits only for what has not arrived.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,7 +24,7 @@ struct ExecutorSetup {
   RankContext* context = nullptr;
   Communicator* pipeline = nullptr;  ///< the ranks of this pipeline: rank r runs row r of a plan
   const Model* model = nullptr;
-  Partition partition;               ///< blocks of each stage
+  Partition partition;  ///< blocks of each stage
   WeightStore* weights = nullptr;
   std::uint64_t seed = 0;
 };
@@ -40,24 +41,27 @@ struct PassOptions {
   Mode mode = Mode::train;
   Index step = 1;
   Index micro_batch_size = 1;
-  StepState state = {};                 ///< copied to the device before the pass
+  StepState state = {};  ///< copied to the device before the pass
   /// What REDUCE_GRAD and STEP do; the losses are known by then.
   std::function<void(const Action&, const PassResult&)> optimizer_action = {};
   /// Sees the last block's outputs.
   std::function<void(Index micro_batch, const Variables& outputs)> on_output = {};
-  bool loss = true;                                    ///< false: generation has no targets
+  bool loss = true;  ///< false: generation has no targets
 };
 
 class Executor {
  public:
   explicit Executor(const ExecutorSetup& setup);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
 
-  /// Runs this rank's row. `plan` is lowered and verified, for as many micro-batches as the batch has. Throws CommError naming
-  /// rank, stage, micro-batch and action for a wait that failed; after an exception `reset` makes the executor usable again, where
-  /// the communicator is.
+  /// Runs this rank's row. `plan` is lowered and verified, for as many micro-batches as the batch has. Throws
+  /// CommError naming rank, stage, micro-batch and action for a wait that failed; after an exception `reset`
+  /// makes the executor usable again, where the communicator is.
   PassResult run(const Plan& plan, BatchSource& source, const PassOptions& options);
 
-  /// Drops everything of a pass that failed.
+  /// Drops everything of a pass that failed. Every rank of the pipeline calls it, as often as the others.
   void reset();
 
   const DeviceStepState& state() const { return state_; }
@@ -68,6 +72,12 @@ class Executor {
     Variables inputs, outputs;
   };
   struct Boundary {  // values at the edge in front of a stage (forward) or behind it (backward)
+    Tensors tensors;
+    std::vector<Work> works;
+  };
+  struct Sent {  // a SEND and its messages, which hold their memory until they are waited for, whatever the
+                 // transport does with it
+    Action action;
     Tensors tensors;
     std::vector<Work> works;
   };
@@ -85,6 +95,7 @@ class Executor {
   void post_receive(Pass& pass, const Action& receive);
   Tensors take(Pass& pass, int direction, Index stage, Index micro_batch);
   void send(Pass& pass, const Action& action);
+  void finish(Sent& sent);
   const std::vector<TensorSpec>& edge(Pass& pass, Index stage, Index micro_batch);
   std::string waiter(const Action& action) const;
   double now() const;
@@ -93,9 +104,10 @@ class Executor {
   DeviceStepState state_;
   std::map<Key, Boundary> boundaries_;
   std::map<std::pair<Index, Index>, Flight> flights_;
-  std::vector<std::pair<Action, Work>> sends_;
-  // Output specs of every block, by the shapes of the batch's geometry.
-  std::map<std::vector<Index>, std::vector<BlockProfile>> profiles_;
+  std::map<std::pair<Index, int>, std::deque<Sent>> sends_;  // under way, by rank and direction
+  Index attempt_ = 0;                                        // passes that failed
+  // What crosses in front of block 0, 1, ... and behind the last, by the shapes of the batch's geometry.
+  std::map<std::vector<Index>, std::vector<std::vector<TensorSpec>>> edges_;
 };
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
-// MetaCommunicator: a rank among others that are not there. Messages have shapes and no bytes; every one has arrived. For running
-// a rank's part of a plan on the meta device.
+// MetaCommunicator: a rank among others that are not there. Messages have shapes and no bytes; every one has
+// arrived. For running a rank's part of a plan on the meta device.
 #pragma once
 
 #include "parallel/comm/communicator.h"
@@ -15,7 +15,9 @@ class MetaCommunicator final : public Communicator {
   int job_rank(int rank) const override { return rank; }
   Work send(const Tensor&, int, int, const MessageHeader&, Stream&) override { return {}; }
   Work recv(const Tensor&, int, int, const MessageHeader&, Stream&) override { return {}; }
-  std::unique_ptr<Communicator> split(int, int) override { throw ValueError("ranks on the meta device have no sub-groups"); }
+  std::unique_ptr<Communicator> split(int, int) override {
+    throw ValueError("ranks on the meta device have no sub-groups");
+  }
   void abort(const std::string&) noexcept override {}
   void progress() override {}
 

@@ -12,8 +12,8 @@ constexpr int tied_tag = 1 << 27;  // above the tags of boundaries
 
 }  // namespace
 
-void reduce_tied_gradients(RankContext& context, Communicator& pipeline, const Model& model, WeightStore& weights,
-                           const std::function<int(int)>& rank_of_block) {
+void reduce_tied_gradients(RankContext& context, Communicator& pipeline, const Model& model,
+                           WeightStore& weights, const std::function<int(int)>& rank_of_block) {
   Stream& stream = context.stream();
   const int me = pipeline.rank();
   for (std::size_t number = 0; number < model.parameters().size(); ++number) {
@@ -45,10 +45,12 @@ void reduce_tied_gradients(RankContext& context, Communicator& pipeline, const M
       }
     }
     for (Work& work : works)
-      work.host_wait(context.deadline_seconds(), fmt::format("rank {}: sum of the gradients of {}", me, parameter.name));
+      work.host_wait(context.deadline_seconds(),
+                     fmt::format("rank {}: sum of the gradients of {}", me, parameter.name));
     // ((g0 + g1) + g2) ... : the first use's tensor is the accumulator, wherever it came from.
     const Tensor& sum = gradients[0];
-    for (std::size_t u = 1; u < gradients.size(); ++u) kernels::add_into(stream, sum.numel(), gradients[u], sum);
+    for (std::size_t u = 1; u < gradients.size(); ++u)
+      kernels::add_into(stream, sum.numel(), gradients[u], sum);
     if (sum.data() != mine.data()) mine.copy_from(sum);
   }
 }

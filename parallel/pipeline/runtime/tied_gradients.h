@@ -1,5 +1,5 @@
-// Gradients of parameters that several stages use (a tied embedding): the uses are added once, in model order, on every rank
-// that holds one, so that all copies take the same update.
+// Gradients of parameters that several stages use (a tied embedding): the uses are added once, in model
+// order, on every rank that holds one, so that all copies take the same update.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,10 @@
 
 namespace penstock {
 
-/// After WeightStore::finish_gradients, before the norm. `rank_of_block` gives the rank of the pipeline that holds a block. The
-/// sum lies in the accumulator of the first use that each rank holds. Collective over the ranks that share a parameter.
-void reduce_tied_gradients(RankContext& context, Communicator& pipeline, const Model& model, WeightStore& weights,
-                           const std::function<int(int block)>& rank_of_block);
+/// After WeightStore::finish_gradients, before the norm. `rank_of_block` gives the rank of the pipeline that
+/// holds a block. The sum lies in the accumulator of the first use that each rank holds. Collective over the
+/// ranks that share a parameter.
+void reduce_tied_gradients(RankContext& context, Communicator& pipeline, const Model& model,
+                           WeightStore& weights, const std::function<int(int block)>& rank_of_block);
 
 }  // namespace penstock

@@ -12,15 +12,33 @@ namespace penstock {
 std::vector<int> blocks_of_rank(const Plan& plan, const Partition& partition, Index rank) {
   std::vector<int> blocks;
   for (const Index stage : plan.stages_of(rank))
-    for (int b = partition[static_cast<std::size_t>(stage)].begin; b < partition[static_cast<std::size_t>(stage)].end; ++b)
+    for (int b = partition[static_cast<std::size_t>(stage)].begin;
+         b < partition[static_cast<std::size_t>(stage)].end; ++b)
       blocks.push_back(b);
   std::sort(blocks.begin(), blocks.end());
   return blocks;
 }
 
+namespace {
+
+/// What the step can run so far.
+const TrainingSetup& checked(const TrainingSetup& setup) {
+  require<ValueError>(setup.plan.placement.size() == 1,
+                      "plan {} has {} copies of the model; such plans cannot be trained yet",
+                      setup.plan.schedule, setup.plan.placement.size());
+  require<ValueError>(
+      setup.plan.micro_batches_per_update == setup.plan.micro_batches,
+      "plan {} updates after every {} of its {} micro-batches; such plans cannot be trained yet",
+      setup.plan.schedule, setup.plan.micro_batches_per_update, setup.plan.micro_batches);
+  return setup;
+}
+
+}  // namespace
+
 TrainingStep::TrainingStep(const TrainingSetup& setup)
-    : setup_(setup),
-      weights_(*setup.context, *setup.model, blocks_of_rank(setup.plan, setup.partition, setup.pipeline->rank()),
+    : setup_(checked(setup)),
+      weights_(*setup.context, *setup.model,
+               blocks_of_rank(setup.plan, setup.partition, setup.pipeline->rank()),
                {.gradients = true, .optimizer_buffers = setup.optimizer->buffers()}),
       executor_({setup.context, setup.pipeline, setup.model, setup.partition, &weights_, setup.seed}),
       update_state_(*setup.context) {}
@@ -34,19 +52,23 @@ int TrainingStep::rank_of_block(int block) const {
 
 void TrainingStep::reduce_gradients() {
   weights_.finish_gradients();
-  reduce_tied_gradients(*setup_.context, *setup_.pipeline, *setup_.model, weights_, [this](int block) { return rank_of_block(block); });
+  reduce_tied_gradients(*setup_.context, *setup_.pipeline, *setup_.model, weights_,
+                        [this](int block) { return rank_of_block(block); });
 }
 
-void TrainingStep::finish_step(StepState state, const std::vector<double>& loss_sums, Index valid, StepOutcome& outcome) {
+void TrainingStep::finish_step(StepState state, const std::vector<double>& loss_sums, Index valid,
+                               StepOutcome& outcome) {
   RankContext& context = *setup_.context;
   if (setup_.on_gradients) setup_.on_gradients(state.step, weights_);
-  // One number a parameter, each from the rank of its first use and 0 elsewhere; the loss comes from the last stage alone.
+  // One number a parameter, each from the rank of its first use and 0 elsewhere; the loss comes from the last
+  // stage alone.
   std::vector<double> table = gradient_norm_table(context, weights_, *setup_.model);
   const std::size_t parameters = table.size();
   double loss_sum = 0;
   for (const double sum : loss_sums) loss_sum += sum;
   const StopRequest stop = setup_.stop_request ? setup_.stop_request() : StopRequest::none;
-  table.insert(table.end(), {loss_sum, stop == StopRequest::interrupt ? 1.0 : 0.0, stop == StopRequest::terminate ? 1.0 : 0.0});
+  table.insert(table.end(), {loss_sum, stop == StopRequest::interrupt ? 1.0 : 0.0,
+                             stop == StopRequest::terminate ? 1.0 : 0.0});
   if (context.device().kind != DeviceKind::meta) setup_.pipeline->all_reduce_sum(std::span<double>(table));
   loss_sum = table[parameters];
   if (table[parameters + 2] > 0) outcome.stop = StopRequest::terminate;
@@ -57,7 +79,8 @@ void TrainingStep::finish_step(StepState state, const std::vector<double>& loss_
   outcome.loss = valid > 0 ? loss_sum / static_cast<double>(valid) : 0.0;
   outcome.skipped = !std::isfinite(outcome.grad_norm) || !std::isfinite(outcome.loss);
   if (outcome.skipped) return;
-  state.clip_factor = setup_.clip > 0 ? static_cast<float>(std::min(1.0, setup_.clip / (outcome.grad_norm + 1e-6))) : 1.0f;
+  state.clip_factor =
+      setup_.clip > 0 ? static_cast<float>(std::min(1.0, setup_.clip / (outcome.grad_norm + 1e-6))) : 1.0f;
   state.updates = ++updates_;
   update_state_.set(state);
   setup_.optimizer->step(context, weights_, update_state_.get());
@@ -69,16 +92,19 @@ StepOutcome TrainingStep::run(BatchSource& source, Index step, double learning_r
   StepState state{.step = step, .updates = updates_, .learning_rate = static_cast<float>(learning_rate)};
   state.loss_seed = valid > 0 ? static_cast<float>(1.0 / static_cast<double>(valid)) : 0.0f;
   weights_.begin_step();
-  PassOptions options{.mode = Mode::train, .step = step, .micro_batch_size = setup_.micro_batch_size, .state = state};
-  // The global norm needs every gradient of the rank: in a synchronous plan all REDUCE_GRADs and STEPs of a row stand at its end,
-  // so the first of each does the work of all.
+  PassOptions options{
+      .mode = Mode::train, .step = step, .micro_batch_size = setup_.micro_batch_size, .state = state};
+  // The global norm needs every gradient of the rank: in a synchronous plan all REDUCE_GRADs and STEPs of a
+  // row stand at its end, so the first of each does the work of all.
   bool reduced = false, stepped = false;
   options.optimizer_action = [&](const Action& action, const PassResult& so_far) {
     if (action.kind == ActionKind::REDUCE_GRAD && !std::exchange(reduced, true)) reduce_gradients();
-    if (action.kind == ActionKind::STEP && !std::exchange(stepped, true)) finish_step(state, so_far.loss_sums, valid, outcome);
+    if (action.kind == ActionKind::STEP && !std::exchange(stepped, true))
+      finish_step(state, so_far.loss_sums, valid, outcome);
   };
   outcome.actions = executor_.run(setup_.plan, source, options).actions;
-  require<ValueError>(reduced && stepped, "plan {} has no REDUCE_GRAD or STEP on rank {}", setup_.plan.schedule, setup_.pipeline->rank());
+  require<ValueError>(reduced && stepped, "plan {} has no REDUCE_GRAD or STEP on rank {}",
+                      setup_.plan.schedule, setup_.pipeline->rank());
   return outcome;
 }
 

@@ -1,4 +1,5 @@
-// TrainingStep: one optimizer step of a rank: its actions, the sum of tied gradients, the norm, clipping and the update.
+// TrainingStep: one optimizer step of a rank: its actions, the sum of tied gradients, the norm, clipping and
+// the update.
 #pragma once
 
 #include <memory>
@@ -16,12 +17,12 @@ struct TrainingSetup {
   RankContext* context = nullptr;
   Communicator* pipeline = nullptr;
   const Model* model = nullptr;
-  Plan plan;            ///< lowered, with REDUCE_GRAD and STEP
+  Plan plan;  ///< lowered, with REDUCE_GRAD and STEP
   Partition partition;
   Optimizer* optimizer = nullptr;
   Index micro_batch_size = 1;
   std::uint64_t seed = 0;
-  double clip = 1.0;    ///< largest gradient norm; 0: off
+  double clip = 1.0;  ///< largest gradient norm; 0: off
   /// Whether this rank was asked to stop after the running step; every rank learns of it with the norm.
   std::function<StopRequest()> stop_request = {};
   /// Sees the step's gradients, summed and before clipping.
@@ -38,7 +39,8 @@ struct StepOutcome {
 
 class TrainingStep {
  public:
-  /// Allocates weights, gradients and optimizer state of the rank's blocks; values are not set yet (see `weights`).
+  /// Allocates weights, gradients and optimizer state of the rank's blocks; values are not set yet (see
+  /// `weights`). Throws ValueError for a plan with several copies of the model, or with more than one update.
   explicit TrainingStep(const TrainingSetup& setup);
 
   /// Runs a step at a learning rate. All ranks take part.
@@ -54,7 +56,8 @@ class TrainingStep {
 
  private:
   void reduce_gradients();
-  /// Loss, norm, clip factor and stop requests, agreed by all ranks; then the update, unless something is not finite.
+  /// Loss, norm, clip factor and stop requests, agreed by all ranks; then the update, unless something is not
+  /// finite.
   void finish_step(StepState state, const std::vector<double>& loss_sums, Index valid, StepOutcome& outcome);
 
   TrainingSetup setup_;
@@ -67,7 +70,8 @@ class TrainingStep {
 /// Blocks of a rank under a plan and a partition, ascending.
 std::vector<int> blocks_of_rank(const Plan& plan, const Partition& partition, Index rank);
 
-/// Peak bytes of every rank, found by running one training step of each on the meta device. Nothing is allocated.
+/// Peak bytes of every rank, found by running one training step of each on the meta device. Nothing is
+/// allocated.
 std::vector<Index> predict_peak_bytes(const TrainingSetup& like, BatchSource& source);
 
 }  // namespace penstock

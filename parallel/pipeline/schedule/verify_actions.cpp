@@ -212,6 +212,10 @@ std::optional<Violation> check_paths(const Plan& plan) {
     for (const Place& place : places[i]) path.push_back(place.rank);
     paths[path].push_back(i);
   }
+  if (!plan.placement.empty() && paths.size() != plan.placement.size())
+    return Violation{-1, -1, "", kPaths,
+                     fmt::format("{} replicas are placed and the micro-batches take {} paths",
+                                 plan.placement.size(), paths.size())};
   // Two paths that share a rank at one stage and part at another are no replicas: name the rarer one.
   for (std::size_t stage = 0; stage < stages; ++stage) {
     std::map<Index, const std::pair<const std::vector<Index>, std::vector<std::size_t>>*> seen;

@@ -172,7 +172,7 @@ TEST(CommandLine, SettingsAreInOrderWithUnderscores) {
   EXPECT_EQ(
       e.program.root().settings().dump(),
       R"({"model":"gpt2-tiny","log":null,"data":[],"steps":10,"threads":4,"lr":0.1,"clip":null,"cost_f":[1.0],)"
-      R"("partition":[2,2],"json":false,"resume":false,"tied_embeddings":null,"lr_schedule":"cosine"})");
+      R"("partition":[2,2],"json":false,"resume":false,"tied_embeddings":null,"lr_schedule":"cosine","tp":1,"profile":false})");
 }
 
 TEST(Config, SetsWhatTheCommandLineDoesNot) {

@@ -33,6 +33,8 @@ Tensor dense_tensor(RankContext& context, const Shape& shape, const std::vector<
       return dense_tensor<std::int32_t>(context, shape, values);
     case DType::i64:
       return dense_tensor<std::int64_t>(context, shape, values);
+    case DType::u8:
+      return dense_tensor<std::uint8_t>(context, shape, values);
     default:
       throw ValueError("an argument of {}", name_of(dtype));
   }
@@ -40,7 +42,9 @@ Tensor dense_tensor(RankContext& context, const Shape& shape, const std::vector<
 
 /// What lies around a slice: no sum, no look-up survives it.
 Tensor poisoned(RankContext& context, const Shape& shape, DType dtype) {
-  const double value = dtype == DType::f32 ? std::numeric_limits<double>::quiet_NaN() : -1e9;
+  const double value = dtype == DType::f32  ? std::numeric_limits<double>::quiet_NaN()
+                       : dtype == DType::u8 ? 255
+                                            : -1e9;
   return dense_tensor(context, shape, std::vector<double>(static_cast<std::size_t>(shape.numel()), value),
                       dtype);
 }
@@ -83,6 +87,10 @@ Argument int32s(const Shape& shape, const std::vector<double>& values) {
 
 Argument int64s(const Shape& shape, const std::vector<double>& values) {
   return {shape, values, Role::data, DType::i64, Layout::dense};
+}
+
+Argument flags(const Shape& shape, const std::vector<double>& values) {
+  return {shape, values, Role::data, DType::u8, Layout::dense};
 }
 
 Argument laid_out(Argument argument, Layout layout) {

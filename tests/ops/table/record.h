@@ -47,6 +47,7 @@ struct Sample {
   double magnitude = 1;  ///< multiplies the absolute part of the tolerance: the size of what is computed with
   Index saved_bytes =
       -1;  ///< what the tape keeps besides inputs and outputs, where every input is dense; -1: not stated
+  bool view = false;          ///< the output shares its input's memory
   double gradient_slack = 1;  ///< multiplies the tolerance of gradients, where the inputs lose digits
   double step = 0;            ///< of finite differences; 0: 1e-6 of the element, at least 1e-6
 
@@ -110,6 +111,8 @@ Argument ids(const std::string& name, const Shape& shape, Index bound);
 Argument int32s(const Shape& shape, const std::vector<double>& values);
 /// Given int64 values.
 Argument int64s(const Shape& shape, const std::vector<double>& values);
+/// Given uint8 values.
+Argument flags(const Shape& shape, const std::vector<double>& values);
 /// The same argument, laid out otherwise.
 Argument laid_out(Argument argument, Layout layout);
 

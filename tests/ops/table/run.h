@@ -44,6 +44,8 @@ class SampleRun {
   void backward_weight() { tape_.backward_weight(); }
 
   const Shape& output_shape() const { return output_.shape(); }
+  /// Bytes that the output keeps alive by itself: none where it is a view of an input.
+  Index output_bytes() const { return sample_.view ? 0 : output_.tensor().bytes(); }
   /// The output as fp32 or fp64 values.
   std::vector<double> output() const;
   /// Lets go of the output and of the inputs.

@@ -1,6 +1,7 @@
 // What every communicator must do, written once and run over threads (gtest) and over processes (mpirun).
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ struct Scenario {
   /// Run by all ranks of a group; throws when something is not as it must be. Leaves the group usable.
   void (*run)(Communicator& comm, RankContext& context);
 };
+
+/// For gtest's messages.
+inline std::ostream& operator<<(std::ostream& out, const Scenario& scenario) { return out << scenario.name; }
 
 const std::vector<Scenario>& point_to_point_scenarios();
 const std::vector<Scenario>& collective_scenarios();

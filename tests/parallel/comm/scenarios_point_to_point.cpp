@@ -198,7 +198,7 @@ void deadline(Communicator& comm, RankContext& context) {
       [&] { receiving.host_wait(0.2, "rank 1, stage 1, micro-batch 4: 1RECV_F4"); },
       {"rank 1, stage 1, micro-batch 4: 1RECV_F4", fmt::format("rank {}", previous(comm)), "0.2 s"});
   const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  check(waited >= 0.2 && waited < 5, "a deadline of 0.2 s took {} s", waited);
+  check(waited >= 0.2 && waited < 20, "a deadline of 0.2 s took {} s", waited);
   comm.barrier();
   Work sending = comm.send(filled(context, comm.rank(), 2, 6), next(comm), 11, header(4), context.stream());
   receiving.host_wait(limit, "late message");
