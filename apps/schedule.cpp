@@ -1,14 +1,13 @@
 // penstock-schedule: lists, draws, exports, verifies and simulates pipeline schedules.
 #include <fmt/ranges.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "apps/common/command_line.h"
 #include "apps/common/frame.h"
+#include "apps/common/terminal.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "parallel/pipeline/schedule/csv.h"
@@ -276,12 +275,6 @@ int simulate_plan(const Flags& flags, Frame& frame) {
   return kExitDone;
 }
 
-Index terminal_width() {
-  winsize size = {};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 100;
-}
-
 int show(const Flags& flags, Frame& frame) {
   const Plan plan = make_sound_plan(flags.plan);
   require<ValueError>(!flags.svg || flags.svg != flags.chrome, "--chrome {}: --svg writes that file",
@@ -302,9 +295,9 @@ int show(const Flags& flags, Frame& frame) {
     chrome_file->commit();
   }
   RenderOptions options;
-  options.width = flags.width.value_or(terminal_width());
-  options.colour = flags.colour == "always" || (flags.colour == "auto" && isatty(STDOUT_FILENO) != 0 &&
-                                                std::getenv("NO_COLOR") == nullptr);
+  const Terminal terminal = terminal_at(STDOUT_FILENO);
+  options.width = flags.width.value_or(terminal.columns);
+  options.colour = flags.colour == "always" || (flags.colour == "auto" && terminal.interactive);
   frame.print(render(simulation.timeline, title, options));
   frame.print(fmt::format("makespan {:.6g}, bubble {:.1f} %, in flight at most {}\n", simulation.makespan,
                           100 * simulation.bubble_total, fmt::join(simulation.peak_in_flight, " ")));

@@ -2,13 +2,13 @@
 #include "apps/train/report.h"
 
 #include <fmt/ranges.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cmath>
 #include <cstring>
 
+#include "apps/common/terminal.h"
 #include "apps/common/version.h"
 #include "parallel/pipeline/schedule/render.h"
 
@@ -22,12 +22,10 @@ double seconds_now() {
 }
 
 RenderOptions render_options() {
+  const Terminal terminal = terminal_at(STDOUT_FILENO);
   RenderOptions options;
-  winsize size{};
-  const bool terminal = isatty(STDOUT_FILENO) != 0;
-  if (terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-    options.width = size.ws_col;
-  options.colour = terminal;
+  options.width = terminal.columns;
+  options.colour = terminal.interactive;
   return options;
 }
 
@@ -169,7 +167,7 @@ std::string human_bytes(Index bytes) {
 }
 
 Progress::Progress(const Frame& frame, Index last_step)
-    : frame_(frame), last_step_(last_step), terminal_(isatty(STDERR_FILENO) != 0) {}
+    : frame_(frame), last_step_(last_step), terminal_(terminal_at(STDERR_FILENO).interactive) {}
 
 void Progress::step(const StepRecord& r) {
   // The first step (warm-up) stays out of the average.

@@ -134,8 +134,8 @@ TEST(Cast, IntegersExactlyOrNotAtAll) {
   for (int isa = 0; isa < isas(); ++isa) {
     EXPECT_EQ((converted<float, std::int32_t>({-2147483648.0f, -0.0f, 16777216.0f, 2147483520.0f}, isa)),
               (std::vector<std::int32_t>{-2147483648, 0, 16777216, 2147483520}));
-    EXPECT_EQ((converted<float, std::int64_t>({-9223372036854775808.0f, 4e18f}, isa)),
-              (std::vector<std::int64_t>{INT64_MIN, 3999999963126235136}));
+    EXPECT_EQ((converted<float, std::int64_t>({-9223372036854775808.0f, 4611686018427387904.0f}, isa)),
+              (std::vector<std::int64_t>{INT64_MIN, 4611686018427387904}));
     EXPECT_EQ((converted<std::int64_t, std::int32_t>({-2147483648, 2147483647}, isa)),
               (std::vector<std::int32_t>{-2147483648, 2147483647}));
     EXPECT_EQ((converted<std::int32_t, std::uint8_t>({0, 255}, isa)), (std::vector<std::uint8_t>{0, 255}));

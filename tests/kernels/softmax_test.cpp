@@ -50,10 +50,11 @@ TEST(Softmax, AgainstDouble) {
         },
         [&](const Results& r, const std::string& isa) {
           const double sum = 6 * std::sqrt(static_cast<double>(cols) + 1);  // of the gradients of a row
-          expect_close(r[0], e.y, 20 * unit, 0, isa + " softmax");
+          // A difference from the largest of size 20 is rounded by 16 units, which the exponential passes on.
+          expect_close(r[0], e.y, 40 * unit, 0, isa + " softmax");
           expect_close(r[1], e.log_y, 2 * unit, 40 * unit, isa + " log_softmax");
-          expect_close(r[2], e.dx, 30 * unit, 20 * unit, isa + " softmax slope");
-          expect_close(r[3], e.log_dx, 30 * unit, 30 * unit * sum, isa + " log_softmax slope");
+          expect_close(r[2], e.dx, 60 * unit, 20 * unit, isa + " softmax slope");
+          expect_close(r[3], e.log_dx, 60 * unit, 30 * unit * sum, isa + " log_softmax slope");
         },
         1);
   }

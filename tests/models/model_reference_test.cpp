@@ -26,6 +26,9 @@ struct Reference {
   std::filesystem::path folder;
 };
 
+/// How a test's name shows it.
+void PrintTo(const Reference& reference, std::ostream* out) { *out << reference.test_name; }
+
 Model reference_model(const std::string& name) {
   if (name == "gpt2-tiny")
     return make_gpt2(name, {.layers = 4, .hidden = 48, .heads = 3, .vocabulary = 256, .positions = 64});

@@ -28,8 +28,9 @@ Sample cross_entropy_sample(const std::string& name, Argument logits, Argument t
       const Real* row = in[0].data() + r * vocabulary;
       // -sum over classes of q log p, q = (1 - smoothing) onehot + smoothing / vocabulary
       const Real lse = reference::log_sum_exp(row, vocabulary);
-      for (Index j = 0; j < vocabulary && smoothing > 0; ++j)
-        sum += static_cast<Real>(smoothing) / static_cast<Real>(vocabulary) * (lse - row[j]);
+      Real everyone = 0;
+      for (Index j = 0; j < vocabulary; ++j) everyone += (lse - row[j]) / static_cast<Real>(vocabulary);
+      if (smoothing > 0) sum += static_cast<Real>(smoothing) * everyone;
       sum += (1 - static_cast<Real>(smoothing)) * (lse - row[target]);
     }
     return std::vector<Real>{sum};

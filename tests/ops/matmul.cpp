@@ -61,7 +61,7 @@ std::vector<Sample> samples() {
       matmul_sample("transposed_b_for_all", Shape{3, 5, 7}, Shape{4, 7}, Shape{3, 5, 4},
                     {.transpose_b = true}),
       matmul_sample("both_activations", Shape{2, 5, 7}, Shape{2, 7, 4}, Shape{2, 5, 4}, {}, Role::activation),
-      matmul_sample("large", Shape{2, 70, 65}, Shape{2, 65, 130}, Shape{2, 70, 130}),
+      matmul_sample("large", Shape{2, 33, 65}, Shape{2, 65, 70}, Shape{2, 33, 70}),
   };
   Sample views = matmul_sample("views", Shape{4, 6, 5}, Shape{5, 3}, Shape{4, 6, 3});
   views.arguments[0].layout = Layout::transposed;

@@ -36,6 +36,7 @@ OpRecord powers_of_several() {
       [](auto v) { return (v * v + 1) * (1 / v * v); }, draw_away_from_zero,
       {0.5f, -0.5f, 2.0f, -2.0f, 100.0f, -100.0f},
       {DType::f32, 5e-7, 0, 5e-6, "four powers and three roundings; the slopes of x and 1/x cancel"});
+  r.refusals = refusals("pow", [](const Variable& x) { return ops::pow(x, 2.0f); });
   r.samples = [plain = r.samples] {
     std::vector<Sample> all = plain();
     for (Sample& s : all)  // the products keep their factors

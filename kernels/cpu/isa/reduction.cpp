@@ -22,7 +22,7 @@ double row_sum(const float* x, Index n) {
 
 /// The larger, NaN before all.
 PENSTOCK_INLINE Floats larger_or_nan(const Floats& top, const Floats& v) {
-  return (v > top) | (v != v) ? v : top;
+  return ((v > top) | (v != v)) ? v : top;
 }
 
 float row_max(const float* x, Index n) {
