@@ -34,7 +34,8 @@ Expected expected(Index rows, Index cols, const std::vector<float>& x, const std
 TEST(Softmax, AgainstDouble) {
   std::vector<std::array<Index, 2>> sizes{{0, 5}, {3, 0}, {700, 70}, {2, 50257}};
   for (const Index n : odd_sizes()) sizes.push_back({3, n});
-  for (const auto& [rows, cols] : sizes) {
+  for (const auto& size : sizes) {
+    const Index rows = size[0], cols = size[1];  // clang 14 captures no structured bindings
     const auto x = random_floats(rows * cols, 81, 0, 3), dy = random_floats(rows * cols, 82);
     const Expected e = expected(rows, cols, x, dy);
     everywhere(
