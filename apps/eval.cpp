@@ -4,6 +4,7 @@
 #include "apps/common/inference.h"
 #include "apps/common/outputs.h"
 #include "apps/common/ranks.h"
+#include "autograd/convert.h"
 #include "data/corpus.h"
 #include "parallel/pipeline/schedule/generate.h"
 #include "parallel/pipeline/schedule/lower.h"
@@ -27,8 +28,9 @@ WindowBatches open_windows(const EvalFlags& flags, const InferenceModel& model, 
   const Index length = flags.seq_len.value_or(positions);
   require<ValueError>(length <= positions, "--seq-len {}: the model has {} positions", length, positions);
   const std::filesystem::path path = *flags.data;
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of_data(model.tokenizer_name(), {*flags.data});
   const TokenRow row = load_corpus(
-      {&path, 1}, {&model.tokenizer(), model.config().vocabulary(), parse_token_dtype(flags.token_dtype)});
+      {&path, 1}, {tokenizer.get(), model.config().vocabulary(), parse_token_dtype(flags.token_dtype)});
   std::optional<std::int32_t> ignored;
   if (flags.ignore_target) ignored = narrow<std::int32_t>(*flags.ignore_target);
   return {row, length, flags.stride.value_or(length), flags.micro_batch * 2 * ranks, ignored};
@@ -39,7 +41,8 @@ std::vector<float> first_window_logits(const EvalFlags& flags, const InferenceMo
                                        Executor& executor, WindowBatches& source) {
   std::vector<float> logits;
   const auto take = [&](Index micro_batch, const Variables& outputs) {
-    if (micro_batch == 0) logits = outputs[0].tensor().slice(0, 0, 1).to_vector<float>();
+    if (micro_batch == 0)
+      logits = converted(outputs[0].tensor().slice(0, 0, 1), DType::f32).to_vector<float>();
   };
   const Plan plan = lower(forward_plan(model.placement(), div_up(source.batch(1), flags.micro_batch)));
   executor.run(
@@ -85,7 +88,7 @@ void evaluate_file(Frame& frame, const EvalFlags& flags, Communicator& world, co
 
 int body(Frame& frame, Ranks& ranks, int argc, char** argv) {
   EvalFlags flags;
-  Program program("penstock-eval", "Loss and perplexity of a checkpoint on a file.");
+  Program program("penstock-eval", "Loss and perplexity of a model on a file.");
   Command& root = program.root();
   root.example("penstock-eval --from runs/a/checkpoints --data book.txt --stride 64");
   flags.common.define(root);

@@ -1,4 +1,6 @@
-// penstock-generate: samples text from a checkpoint.
+// penstock-generate: samples text from a checkpoint or a Hugging Face directory.
+#include <fmt/ranges.h>
+
 #include <chrono>
 
 #include "apps/common/inference.h"
@@ -51,11 +53,10 @@ void generate_text(Frame& frame, const GenerateFlags& flags, Communicator& world
   const SamplingOptions options{flags.temperature, flags.top_k, flags.top_p,
                                 static_cast<std::uint64_t>(flags.seed)};
   const bool leader = world.rank() == 0, stream = leader && !flags.common.json;
-  const Tokenizer& tokenizer = model->tokenizer();
   const auto tell = [&](std::int32_t id) {
-    if (stream) frame.print(tokenizer.decode({&id, 1}));
+    if (stream) frame.print(model->text_of({&id, 1}).value_or(fmt::format(" {}", id)));
   };
-  if (stream) frame.print(tokenizer.decode(prompt));
+  if (stream) frame.print(model->text_of(prompt).value_or(fmt::format("{}", fmt::join(prompt, " "))));
   const auto start = std::chrono::steady_clock::now();
   const Generation result =
       generate_tokens(executor, world, model->placement(), prompt, flags.tokens, positions, vocabulary,
@@ -65,9 +66,10 @@ void generate_text(Frame& frame, const GenerateFlags& flags, Communicator& world
   if (flags.common.logits && world.rank() == world.size() - 1)
     write_logits(*flags.common.logits, result.logits, vocabulary);
   if (leader && flags.common.json) {
+    const std::optional<std::string> text = model->text_of(result.ids);
     const nlohmann::ordered_json document{{"prompt_ids", prompt},
                                           {"ids", result.ids},
-                                          {"text", tokenizer.decode(result.ids)},
+                                          {"text", text ? nlohmann::ordered_json(*text) : nullptr},
                                           {"tokens_per_second", rate}};
     frame.print(document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   } else if (leader) {
@@ -79,7 +81,7 @@ void generate_text(Frame& frame, const GenerateFlags& flags, Communicator& world
 
 int body(Frame& frame, Ranks& ranks, int argc, char** argv) {
   GenerateFlags flags;
-  Program program("penstock-generate", "Samples text from a checkpoint.");
+  Program program("penstock-generate", "Samples text from a checkpoint or a Hugging Face directory.");
   Command& root = program.root();
   root.example(
       "penstock-generate --from runs/a/checkpoints --prompt 'The licence' --tokens 80 --temperature 0.8 "

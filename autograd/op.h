@@ -36,7 +36,8 @@ class BackwardContext {
 
   /// True when this half wants the gradient of input i.
   virtual bool wants(int input) const = 0;
-  /// Gradient of an output; undefined when nothing that counts depends on it.
+  /// Gradient of an output, of its dtype; undefined when nothing that counts depends on it. Those of weight
+  /// expressions are fp32, and so are then all inputs and outputs that are read back.
   virtual const Tensor& grad(int output = 0) = 0;
   virtual Tensor input(int index) = 0;
   virtual Tensor output(int index) = 0;
@@ -44,8 +45,10 @@ class BackwardContext {
 
   /// Hands over the gradient of input i; the tape adds it to what is there.
   virtual void set_grad(int input, Tensor gradient) = 0;
-  /// For kernels that can add: where to write the gradient of input i, of this shape.
+  /// For kernels that can add: where to write the gradient of input i, of this shape, in fp32.
   virtual GradientTarget target(int input, const Shape& shape) = 0;
+  /// What the gradient of input i is best handed over as: fp32 for weights, the input's own type otherwise.
+  virtual DType gradient_dtype(int input) const = 0;
 };
 
 class Op {

@@ -44,4 +44,7 @@ class Variable {
 
 using Variables = std::vector<Variable>;
 
+/// The value as a constant, in the same memory: what depends on it passes it no gradient.
+inline Variable detach(const Variable& x) { return Variable(x.tensor()); }
+
 }  // namespace penstock

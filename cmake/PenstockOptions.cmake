@@ -1,5 +1,6 @@
 # Build options and the flags that every target shares.
 option(PENSTOCK_TESTS "Build the tests" ON)
+option(PENSTOCK_BENCH "Define the benchmarks, where Google Benchmark is installed" ON)
 option(PENSTOCK_NATIVE "Compile the kernels for this machine's processor alone: a shorter build" OFF)
 option(PENSTOCK_WERROR "Treat warnings as errors" OFF)
 set(PENSTOCK_SANITIZE "" CACHE STRING "Sanitizers to build with: address,undefined or thread")

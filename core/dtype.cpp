@@ -1,6 +1,8 @@
 // Sizes and names of the element types, and the fp16 conversions.
 #include "core/dtype.h"
 
+#include "core/error.h"
+
 namespace penstock {
 
 std::int64_t size_of(DType dtype) {
@@ -38,6 +40,13 @@ std::string_view name_of(DType dtype) {
       return "uint8";
   }
   return "?";
+}
+
+DType parse_dtype(std::string_view name) {
+  for (const DType dtype :
+       {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i32, DType::i64, DType::u8})
+    if (name_of(dtype) == name) return dtype;
+  throw ValueError("'{}' is no dtype", name);
 }
 
 f16::f16(float value) {

@@ -13,8 +13,16 @@ enum class DType : std::uint8_t { f32, f64, bf16, f16, i32, i64, u8 };
 /// Bytes of one element.
 std::int64_t size_of(DType dtype);
 
+/// Values of it have gradients.
+constexpr bool is_floating_point(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::bf16 || dtype == DType::f16;
+}
+
 /// Name as users write it: "fp32", "bf16", "int64", ...
 std::string_view name_of(DType dtype);
+
+/// The other way; throws ValueError for a name that is none.
+DType parse_dtype(std::string_view name);
 
 struct bf16 {
   std::uint16_t bits = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -79,6 +80,10 @@ class Storage {
   Index bytes() const { return bytes_; }
   MemoryKind kind() const { return kind_; }
   RankContext& context() const { return *context_; }
+  /// How often the bytes were changed in place since they were made, as far as the writers told: a backward
+  /// sees by it that a value which its forward saved is another one now. Every view of the storage counts.
+  std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
+  void changed_in_place() { version_.fetch_add(1, std::memory_order_relaxed); }
   /// Tells the allocator that `stream` uses this memory, so that it is not reused before that stream has
   /// passed here.
   void record(Stream& stream) { (void)stream; }
@@ -89,6 +94,7 @@ class Storage {
   std::byte* data_;
   Index bytes_;
   MemoryKind kind_;
+  std::atomic<std::uint32_t> version_ = 0;
 };
 
 }  // namespace penstock

@@ -17,8 +17,15 @@
 namespace penstock {
 
 /// What a random number is for: part of its key, so that no two uses share numbers. The values are part of
-/// the results of a run and never change.
-enum class RandomPurpose : std::uint32_t { init = 1, dropout = 2, shuffle = 3, sample = 4, test = 5 };
+/// the results of a run and never change. `data` is for sources that make their samples up.
+enum class RandomPurpose : std::uint32_t {
+  init = 1,
+  dropout = 2,
+  shuffle = 3,
+  sample = 4,
+  test = 5,
+  data = 6
+};
 
 /// The four words that Philox makes of one counter.
 struct PhiloxBlock {

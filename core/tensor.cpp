@@ -132,6 +132,7 @@ void Tensor::copy_from(const Tensor& source) {
   require<ShapeError>(source.shape_ == shape_ && source.dtype_ == dtype_,
                       "copy of a {} tensor of shape {} into {} of {}", name_of(source.dtype_),
                       source.shape_.str(), name_of(dtype_), shape_.str());
+  changed_in_place();
   if (numel() == 0 || is_meta() || source.is_meta()) return;
   auto* to = static_cast<std::byte*>(data());
   const auto* from = static_cast<const std::byte*>(source.data());
@@ -144,12 +145,14 @@ void Tensor::copy_from(const Tensor& source) {
 void Tensor::copy_from_host(const void* source, Index bytes) {
   require<ShapeError>(bytes == this->bytes() && is_contiguous(), "{} bytes copied into a tensor of shape {}",
                       bytes, shape_.str());
+  changed_in_place();
   if (bytes > 0 && !is_meta()) std::memcpy(data(), source, static_cast<std::size_t>(bytes));
 }
 
 void Tensor::fill_zero() {
   require<ShapeError>(is_contiguous(), "fill_zero needs a contiguous tensor, not a view of shape {}",
                       shape_.str());
+  changed_in_place();
   if (numel() > 0 && !is_meta()) std::memset(data(), 0, static_cast<std::size_t>(bytes()));
 }
 

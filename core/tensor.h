@@ -77,6 +77,11 @@ class Tensor {
   void copy_from(const Tensor& source);  ///< same shape and dtype, any strides
   void copy_from_host(const void* source, Index bytes);
   void fill_zero();  ///< contiguous only
+  /// What writes over values in another way than the three above says so here. A backward that needs a value
+  /// which was changed after its forward then throws, instead of computing with the new one.
+  void changed_in_place() const { storage_->changed_in_place(); }
+  /// Number of changes so far, in any view of the storage.
+  std::uint32_t version() const { return storage_->version(); }
 
   /// The values on the host, row-major. Throws DeviceError on the meta device.
   template <class T>

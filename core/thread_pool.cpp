@@ -13,6 +13,11 @@
 extern "C" void omp_set_num_threads(int) __attribute__((weak));
 
 namespace penstock {
+namespace {
+
+thread_local int worker_number = 0;
+
+}  // namespace
 
 struct ThreadPool::State {
   std::mutex mutex;
@@ -42,7 +47,8 @@ struct ThreadPool::State {
     }
   }
 
-  void work() {
+  void work(int number) {
+    worker_number = number;
     make_library_calls_single_threaded();
     std::uint64_t seen = 0;
     for (;;) {
@@ -73,7 +79,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()), threads
   require<ValueError>(threads >= 1, "a rank needs at least one compute thread, not {}", threads);
   make_library_calls_single_threaded();
   state_->workers.reserve(static_cast<std::size_t>(threads - 1));
-  for (int i = 1; i < threads; ++i) state_->workers.emplace_back([s = state_.get()] { s->work(); });
+  for (int i = 1; i < threads; ++i) state_->workers.emplace_back([s = state_.get(), i] { s->work(i); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -108,6 +114,8 @@ void ThreadPool::run(Index tasks, Task task, void* body) {
   }
   if (s.error) std::rethrow_exception(s.error);
 }
+
+int ThreadPool::worker() { return worker_number; }
 
 void ThreadPool::make_library_calls_single_threaded() {
   if (omp_set_num_threads) omp_set_num_threads(1);

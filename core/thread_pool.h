@@ -18,6 +18,9 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return threads_; }
+  /// Number of the calling thread among those of the pool whose task it runs, 0 for the pool's owner: a
+  /// task's share of a workspace for each thread.
+  static int worker();
 
   /// Calls body(task) once for each task in 0..tasks-1 and returns when all are done. Tasks are handed out
   /// one by one to the caller and the pool's threads. An exception of a task is rethrown here after the

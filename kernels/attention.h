@@ -18,13 +18,14 @@ struct AttentionShape {
   Index window = 0;        ///< 0: none; else query at position p sees keys above p - window only
 };
 
-/// Optional segment ids (B, Tk) int32: query i sees only keys of its own segment (its own id stands at
-/// query_offset + i). A query that sees no key has output 0, lse -infinity and no gradient.
+/// q, k, v, out and their gradients are fp32 or bf16, all alike. Optional segment ids (B, Tk) int32: query i
+/// sees only keys of its own segment (its own id stands at query_offset + i). A query that sees no key has
+/// output 0, lse -infinity and no gradient.
 PENSTOCK_KERNEL(attention_forward, const AttentionShape& shape, In q, In k, In v, In segment_ids, Out out,
                 Out lse);
 
-/// Floats of workspace that attention_backward needs.
-Index attention_backward_workspace(const AttentionShape& shape);
+/// Floats of workspace that attention_backward needs: sums of dk and dv, where those are not fp32 themselves.
+Index attention_backward_workspace(const AttentionShape& shape, DType dtype);
 
 /// Gradients dq, dk, dv with the strides of q, k, v; dout has that of out. dlse (B, H, Tq) fp32 is the
 /// gradient of lse, or absent. Overwrites. Deterministic.

@@ -54,6 +54,7 @@
 #include "kernels/loss.h"
 #include "kernels/norm.h"
 #include "kernels/optimizer.h"
+#include "kernels/panel.h"
 #include "kernels/reduce.h"
 #include "kernels/reduction.h"
 #include "kernels/rope.h"

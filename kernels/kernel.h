@@ -3,7 +3,7 @@
 //
 // A kernel is declared once, as PENSTOCK_KERNEL(name, parameters...) in a header of this folder. Its CPU body
 // stands in kernels/cpu/isa/, a file that is compiled once for each instruction set into namespace
-// cpu::<set>. Kernels never allocate: outputs and workspace are handed in. On the meta device they do
+// cpu::SET. Kernels never allocate: outputs and workspace are handed in. On the meta device they do
 // nothing.
 #pragma once
 

@@ -16,9 +16,9 @@ Index reduce_sum_workspace(const ReduceShape& shape) {
 
 Index squared_error_workspace(Index n) { return div_up(n, cpu::squared_error_block); }
 
-Index attention_backward_workspace(const AttentionShape& shape) {
-  (void)shape;  // blocks of scores and gradients live on the stacks of the threads
-  return 0;
+// Blocks of scores and gradients live on the stacks of the threads.
+Index attention_backward_workspace(const AttentionShape& shape, DType dtype) {
+  return dtype == DType::f32 ? 0 : 2 * shape.batch * shape.kv_heads * shape.keys * shape.head_size;
 }
 
 }  // namespace penstock::kernels

@@ -60,18 +60,91 @@ ops::RopeOptions rope_from_json(const nlohmann::json& json) {
   return rope;
 }
 
+/// Name of an option that is given and that only the LLaMA family has; null: none.
+const char* option_of_llama(const ModelOverrides& o) {
+  const std::pair<bool, const char*> options[] = {
+      {o.head_size.has_value(), "head-size"},
+      {o.window.has_value(), "window"},
+      {o.qkv_bias.has_value(), "qkv-bias"},
+      {o.output_bias.has_value(), "output-bias"},
+      {o.ffn_bias.has_value(), "ffn-bias"},
+      {o.qk_norm.has_value(), "qk-norm"},
+      {o.rope_theta.has_value(), "rope-theta"},
+      {o.rope_scaling.has_value(), "rope-scaling"},
+      {o.rope_factor.has_value(), "rope-factor"},
+      {o.rope_low_frequency.has_value(), "rope-low-frequency"},
+      {o.rope_high_frequency.has_value(), "rope-high-frequency"},
+      {o.rope_original_positions.has_value(), "rope-original-positions"},
+  };
+  for (const auto& [given, key] : options)
+    if (given) return key;
+  return nullptr;
+}
+
+template <class To, class From>
+void set_if(To& to, const std::optional<From>& from) {
+  if (from) to = static_cast<To>(*from);
+}
+
+void apply(const ModelOverrides& o, LlamaConfig& c) {
+  set_if(c.kv_heads, o.kv_heads);
+  set_if(c.rms_norm_eps, o.norm_eps);
+  set_if(c.head_size, o.head_size);
+  set_if(c.window, o.window);
+  set_if(c.qkv_bias, o.qkv_bias);
+  set_if(c.output_bias, o.output_bias);
+  set_if(c.ffn_bias, o.ffn_bias);
+  set_if(c.qk_norm, o.qk_norm);
+  set_if(c.rope.theta, o.rope_theta);
+  if (o.rope_scaling) c.rope.scaling = parse_rope_scaling(*o.rope_scaling);
+  set_if(c.rope.factor, o.rope_factor);
+  set_if(c.rope.low_frequency, o.rope_low_frequency);
+  set_if(c.rope.high_frequency, o.rope_high_frequency);
+  set_if(c.rope.original_positions, o.rope_original_positions);
+  const std::string scaling = name_of(c.rope.scaling);
+  require<ValueError>(!o.rope_factor || c.rope.scaling != ops::RopeScaling::none,
+                      "rope-factor {}: belongs to rope-scaling linear or llama3, which is {}",
+                      o.rope_factor.value_or(0), scaling);
+  require<ValueError>(!(o.rope_low_frequency || o.rope_high_frequency || o.rope_original_positions) ||
+                          c.rope.scaling == ops::RopeScaling::llama3,
+                      "rope-low-frequency, rope-high-frequency and rope-original-positions: belong to "
+                      "rope-scaling llama3, which is {}",
+                      scaling);
+}
+
 void check_overridden(const LlamaConfig& c) {
-  require<ValueError>(c.heads >= 1 && c.hidden % c.heads == 0, "--hidden {}: does not divide into --heads {}",
-                      c.hidden, c.heads);
+  require<ValueError>(c.heads >= 1 && (c.head_size || c.hidden % c.heads == 0),
+                      "--hidden {}: does not divide into --heads {}", c.hidden, c.heads);
   require<ValueError>(c.kv_head_count() >= 1 && c.heads % c.kv_head_count() == 0,
                       "--kv-heads {}: does not divide --heads {}; each key/value head serves as many heads",
                       c.kv_head_count(), c.heads);
-  require<ValueError>(c.head_width() % 2 == 0,
+  require<ValueError>(c.head_size || c.head_width() % 2 == 0,
                       "--hidden {}: gives heads of {}; rotary positions need an even number", c.hidden,
                       c.head_width());
+  ops::rope_frequencies(c.head_width(), c.rope);  // throws for what it cannot turn
 }
 
 }  // namespace
+
+void ModelOverrides::override_with(const ModelOverrides& over) {
+  const auto take = [&](auto member) {
+    if (over.*member) this->*member = over.*member;
+  };
+  for (const auto member :
+       {&ModelOverrides::layers, &ModelOverrides::hidden, &ModelOverrides::heads, &ModelOverrides::kv_heads,
+        &ModelOverrides::ffn, &ModelOverrides::vocabulary, &ModelOverrides::sequence_length,
+        &ModelOverrides::head_size, &ModelOverrides::window, &ModelOverrides::rope_original_positions})
+    take(member);
+  for (const auto member : {&ModelOverrides::dropout, &ModelOverrides::norm_eps, &ModelOverrides::rope_theta,
+                            &ModelOverrides::rope_factor, &ModelOverrides::rope_low_frequency,
+                            &ModelOverrides::rope_high_frequency})
+    take(member);
+  for (const auto member :
+       {&ModelOverrides::tied_embeddings, &ModelOverrides::qkv_bias, &ModelOverrides::output_bias,
+        &ModelOverrides::ffn_bias, &ModelOverrides::qk_norm})
+    take(member);
+  take(&ModelOverrides::rope_scaling);
+}
 
 Index ModelConfig::sequence_length() const {
   return of_family(*this, [](const auto& c) { return c.positions; });
@@ -135,10 +208,13 @@ ModelConfig configure_model(const std::string& name, const ModelOverrides& o) {
     if (o.tied_embeddings) c.tied_embeddings = *o.tied_embeddings;
   });
   if (config.family == ModelFamily::llama) {
-    if (o.kv_heads) config.llama.kv_heads = *o.kv_heads;
+    apply(o, config.llama);
     check_overridden(config.llama);
     return config;
   }
+  if (o.norm_eps) config.gpt2.layer_norm_eps = static_cast<float>(*o.norm_eps);
+  if (const char* key = option_of_llama(o))
+    throw ValueError("--model {}: a GPT-2 has no {}; models of the LLaMA family have", name, key);
   const Gpt2Config& c = config.gpt2;
   require<ValueError>(!o.kv_heads || *o.kv_heads == c.heads,
                       "--kv-heads {}: a GPT-2 has as many as heads, {}", o.kv_heads.value_or(0), c.heads);

@@ -10,12 +10,23 @@
 
 namespace penstock {
 
-/// What --model and its overrides say; an absent one keeps the preset's value.
+/// What --model and its overrides say; an absent one keeps the preset's value. Flags and keys of a model's
+/// file have these names in kebab case; vocabulary and sequence_length are --vocab and --seq-len.
 struct ModelOverrides {
   std::optional<Index> layers = {}, hidden = {}, heads = {}, kv_heads = {}, ffn = {}, vocabulary = {},
                        sequence_length = {};
   std::optional<double> dropout = {};
   std::optional<bool> tied_embeddings = {};
+  std::optional<double> norm_eps = {};
+  // Of the LLaMA family alone.
+  std::optional<Index> head_size = {}, window = {};
+  std::optional<bool> qkv_bias = {}, output_bias = {}, ffn_bias = {}, qk_norm = {};
+  std::optional<double> rope_theta = {}, rope_factor = {}, rope_low_frequency = {}, rope_high_frequency = {};
+  std::optional<Index> rope_original_positions = {};
+  std::optional<std::string> rope_scaling = {};  ///< none, linear, llama3
+
+  /// Those of `over` where it says something.
+  void override_with(const ModelOverrides& over);
 };
 
 enum class ModelFamily : std::uint8_t { gpt2, llama };
@@ -48,8 +59,8 @@ struct ModelConfig {
 /// Names that --model knows.
 std::vector<std::string> model_names();
 
-/// Throws ValueError, naming the flag, for an unknown name, one whose family is not yet built, or values that
-/// contradict.
+/// Throws ValueError, naming the flag, for an unknown name, one whose family is not yet built, options that
+/// its family does not have, or values that contradict.
 ModelConfig configure_model(const std::string& name, const ModelOverrides& overrides);
 
 }  // namespace penstock

@@ -57,9 +57,11 @@ class Gpt2Layer final : public Block {
     const Variable& x = in[0];                         // (B, T, C)
     const Variable qkv = c_attn_(ln_1_(x, ctx), ctx);  // (B, T, 3C)
     const Variable mixed =
-        ops::self_attention(qkv, {.heads = heads_, .kv_heads = heads_}, Variable(ctx.segment_ids));
-    const auto [sum, normal] =
-        ln_2_(x, ctx.dropout(attn_proj_(mixed, ctx), dropout_, name() + ".attn.resid_dropout"), ctx);
+        ctx.part(Recompute::attention, {qkv}, [this](const Variables& v, const BlockContext& c) {
+          return Variables{attn_proj_(
+              ops::self_attention(v[0], {.heads = heads_, .kv_heads = heads_}, Variable(c.segment_ids)), c)};
+        })[0];
+    const auto [sum, normal] = ln_2_(x, ctx.dropout(mixed, dropout_, name() + ".attn.resid_dropout"), ctx);
     const Variable wide = ops::gelu(c_fc_(normal, ctx));  // (B, T, 4C)
     return {ops::add(sum, ctx.dropout(mlp_proj_(wide, ctx), dropout_, name() + ".mlp.dropout"))};
   }
@@ -99,14 +101,22 @@ class Gpt2Head final : public Block {
   const Parameter& weight_;
 };
 
+/// GPT-2's sizes (Radford et al., 2019) and GPT-3's (Brown et al., 2020, table 2.1; all layers attend densely
+/// here, and XL has 16 heads, as 24 do not divide its hidden size, and 13B the hidden size of 40 heads of
+/// 128).
 struct Preset {
   const char* name;
   Index layers, hidden, heads, positions;
 };
 
 constexpr Preset presets[] = {
-    {"gpt2-tiny", 4, 128, 4, 128},      {"gpt2", 12, 768, 12, 1024},     {"gpt2-medium", 24, 1024, 16, 1024},
-    {"gpt2-large", 36, 1280, 20, 1024}, {"gpt2-xl", 48, 1600, 25, 1024},
+    {"gpt2-tiny", 4, 128, 4, 128},       {"gpt2", 12, 768, 12, 1024},
+    {"gpt2-medium", 24, 1024, 16, 1024}, {"gpt2-large", 36, 1280, 20, 1024},
+    {"gpt2-xl", 48, 1600, 25, 1024},     {"gpt3-small", 12, 768, 12, 2048},
+    {"gpt3-medium", 24, 1024, 16, 2048}, {"gpt3-large", 24, 1536, 16, 2048},
+    {"gpt3-xl", 24, 2048, 16, 2048},     {"gpt3-2.7b", 32, 2560, 32, 2048},
+    {"gpt3-6.7b", 32, 4096, 32, 2048},   {"gpt3-13b", 40, 5120, 40, 2048},
+    {"gpt3-175b", 96, 12288, 96, 2048},
 };
 
 }  // namespace

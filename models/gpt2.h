@@ -20,7 +20,8 @@ struct Gpt2Config {
   Index ffn_size() const { return ffn ? ffn : 4 * hidden; }
 };
 
-/// Names: gpt2-tiny (4 layers of 128, 4 heads, 128 positions), gpt2, gpt2-medium, gpt2-large, gpt2-xl.
+/// Names: gpt2-tiny (4 layers of 128, 4 heads, 128 positions), gpt2, gpt2-medium, gpt2-large, gpt2-xl, and
+/// gpt3-small to gpt3-175b.
 const std::vector<std::string>& gpt2_preset_names();
 /// Throws ValueError for an unknown name.
 Gpt2Config gpt2_preset(const std::string& name);

@@ -86,9 +86,12 @@ class LlamaLayer final : public Block {
 
   /// x (B, T, C) -> (B, T, C)
   Variable attend(const Variable& x, const BlockContext& ctx) const {
-    const Variable q = turned(q_proj_(x, ctx), q_norm_, ctx);  // (B, T, heads D)
-    const Variable k = turned(k_proj_(x, ctx), k_norm_, ctx);  // (B, T, kv_heads D)
-    return o_proj_(ops::attention(q, k, v_proj_(x, ctx), attention_, Variable(ctx.segment_ids)).out, ctx);
+    const Variables projected{q_proj_(x, ctx), k_proj_(x, ctx),
+                              v_proj_(x, ctx)};  // (B, T, heads or kv_heads D)
+    return ctx.part(Recompute::attention, projected, [this](const Variables& v, const BlockContext& c) {
+      const Variable q = turned(v[0], q_norm_, c), k = turned(v[1], k_norm_, c);
+      return Variables{o_proj_(ops::attention(q, k, v[2], attention_, Variable(c.segment_ids)).out, c)};
+    })[0];
   }
   Variable turned(const Variable& x, const std::optional<RmsNorm>& norm, const BlockContext& ctx) const {
     return ops::rope(norm ? norm->of_heads(x, ctx) : x, Variable(ctx.positions), head_size_, rope_);

@@ -4,6 +4,19 @@
 #include <map>
 
 namespace penstock {
+namespace {
+
+/// Whether a name matches a pattern with *.
+bool matches(std::string_view pattern, std::string_view name) {
+  if (pattern.empty()) return name.empty();
+  if (pattern[0] != '*')
+    return !name.empty() && name[0] == pattern[0] && matches(pattern.substr(1), name.substr(1));
+  for (std::size_t skip = 0; skip <= name.size(); ++skip)
+    if (matches(pattern.substr(1), name.substr(skip))) return true;
+  return false;
+}
+
+}  // namespace
 
 Model::Model(std::string name, std::vector<std::unique_ptr<Block>> blocks, LossFunction loss)
     : name_(std::move(name)), blocks_(std::move(blocks)), loss_(std::move(loss)) {
@@ -11,7 +24,7 @@ Model::Model(std::string name, std::vector<std::unique_ptr<Block>> blocks, LossF
   for (int b = 0; b < size(); ++b) {
     for (const Parameter& p : block(b).parameters()) {
       const auto [place, added] = known.try_emplace(p.name, parameters_.size());
-      if (added) parameters_.push_back({p.name, p.shape, p.decays(), {}});
+      if (added) parameters_.push_back({p.name, p.shape, p.decays(), p.frozen, {}});
       ParameterRecord& record = parameters_[place->second];
       require<ShapeError>(record.shape == p.shape,
                           "tied parameter {} has shape {} in one block and {} in another", p.name,
@@ -24,6 +37,21 @@ Model::Model(std::string name, std::vector<std::unique_ptr<Block>> blocks, LossF
 Index Model::parameter_count() const {
   Index count = 0;
   for (const ParameterRecord& p : parameters_) count += p.shape.numel();
+  return count;
+}
+
+int Model::freeze(const std::string& pattern) {
+  int count = 0;
+  for (ParameterRecord& record : parameters_) {
+    if (!matches(pattern, record.name)) continue;
+    ++count;
+    record.frozen = true;
+    for (const ParameterRecord::Use& use : record.uses)
+      blocks_[static_cast<std::size_t>(use.block)]
+          ->parameters_[static_cast<std::size_t>(use.parameter)]
+          .frozen = true;
+  }
+  require<ValueError>(count > 0, "freeze '{}': the model {} has no parameter of such a name", pattern, name_);
   return count;
 }
 

@@ -27,6 +27,10 @@ class Model {
   const std::vector<ParameterRecord>& parameters() const { return parameters_; }
   /// Elements of all parameters, a tied one counted once.
   Index parameter_count() const;
+  /// Freezes the parameters whose full name matches a pattern, in which * stands for any text:
+  /// "transformer.wte.*". To be called before a weight store is made. Returns how many they are; throws
+  /// ValueError for none.
+  int freeze(const std::string& pattern);
   /// Sum of the blocks' layers.
   int layers() const;
 

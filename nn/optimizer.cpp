@@ -40,7 +40,7 @@ std::vector<double> gradient_norm_table(RankContext& context, const WeightStore&
   const Tensor result = Tensor::zeros(context, Shape{1}, DType::f64, MemoryKind::workspace);
   for (std::size_t i = 0; i < table.size(); ++i) {
     const ParameterRecord& p = model.parameters()[i];
-    if (!weights.holds(p.uses[0].block)) continue;
+    if (p.frozen || !weights.holds(p.uses[0].block)) continue;
     kernels::sum_of_squares(context.stream(), p.shape.numel(),
                             weights.gradient_of(p.uses[0].block, p.uses[0].parameter), workspace, result);
     if (!result.is_meta()) table[i] = result.item();

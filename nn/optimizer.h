@@ -47,8 +47,8 @@ class Sgd final : public Optimizer {
 };
 
 /// Sum of squares of the gradient of each parameter of the model, in model order; 0 for those whose first use
-/// is not in the store. After finish_gradients. Added over ranks (each entry comes from one) and summed in
-/// order, it gives every pipeline layout the same norm, bit for bit.
+/// is not in the store, and for frozen ones. After finish_gradients. Added over ranks (each entry comes from
+/// one) and summed in order, it gives every pipeline layout the same norm, bit for bit.
 std::vector<double> gradient_norm_table(RankContext& context, const WeightStore& weights, const Model& model);
 
 }  // namespace penstock

@@ -25,6 +25,8 @@ struct Parameter {
   Shape shape;  ///< global shape
   Initializer initializer;
   int index = 0;  ///< within its block
+  bool frozen =
+      false;  ///< has a value and nothing else: no gradient, no optimizer state, no update, no decay
 
   /// Weight decay applies to parameters of two or more dimensions.
   bool decays() const { return shape.rank() >= 2; }
@@ -38,6 +40,7 @@ struct ParameterRecord {
   std::string name;
   Shape shape;
   bool decays = false;
+  bool frozen = false;
   std::vector<Use> uses;  ///< in model order: gradients of the uses are added in this order
 };
 

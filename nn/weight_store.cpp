@@ -5,6 +5,7 @@
 
 #include "core/philox.h"
 #include "core/random.h"
+#include "kernels/cast.h"
 
 namespace penstock {
 namespace {
@@ -24,7 +25,10 @@ WeightStore::WeightStore(RankContext& context, const Model& model, std::vector<i
     : context_(&context),
       model_(&model),
       blocks_(std::move(blocks)),
-      place_(static_cast<std::size_t>(model.size()), -1) {
+      place_(static_cast<std::size_t>(model.size()), -1),
+      compute_(options.compute) {
+  require<ValueError>(compute_ == DType::f32 || compute_ == DType::bf16,
+                      "blocks compute with fp32 or bf16, not {}", name_of(compute_));
   for (std::size_t i = 0; i < blocks_.size(); ++i)
     place_[static_cast<std::size_t>(blocks_[i])] = static_cast<int>(i);
   weights_.resize(blocks_.size());
@@ -34,16 +38,18 @@ WeightStore::WeightStore(RankContext& context, const Model& model, std::vector<i
     if (options.gradients)
       w.gradients = Tensor::zeros(context, Shape{w.gradients_size}, DType::f32, MemoryKind::gradient);
     for (int k = 0; k < options.optimizer_buffers; ++k)
-      w.state.push_back(Tensor::zeros(context, Shape{w.values_size}, DType::f32, MemoryKind::optimizer));
+      w.state.push_back(Tensor::zeros(context, Shape{w.updated_size}, DType::f32, MemoryKind::optimizer));
+    if (compute_ != DType::f32)
+      w.computed = Tensor::empty(context, Shape{w.values_size}, compute_, MemoryKind::parameter);
   }
 }
 
-/// Parameters with weight decay come first, then the others, then the gradient accumulators of aliases: so
-/// values, gradients and optimizer state of a parameter have one offset, and one block is updated in two
-/// runs.
+/// Parameters with weight decay come first, then the others, then, among the values, frozen ones, and among
+/// the gradients, the accumulators of aliases: so values, gradients and optimizer state of a parameter have
+/// one offset, and one block is updated in two runs.
 void WeightStore::lay_out(BlockWeights& weights, const Block& block, int index) {
   for (const Parameter& p : block.parameters()) {
-    Entry entry{.parameter = &p};
+    Entry entry{.parameter = &p, .frozen = p.frozen};
     for (const ParameterRecord& record : model_->parameters()) {
       if (record.name != p.name) continue;
       for (const ParameterRecord::Use& use : record.uses) {
@@ -57,22 +63,24 @@ void WeightStore::lay_out(BlockWeights& weights, const Block& block, int index) 
     weights.entries.push_back(entry);
   }
   Index offset = 0;
-  const auto place = [&](bool alias, bool decays) {
+  const auto place = [&](auto&& belongs) {
     for (Entry& e : weights.entries) {
-      if ((e.alias_block >= 0) != alias || (!alias && e.parameter->decays() != decays)) continue;
+      if (!belongs(e)) continue;
       e.offset = offset;
       offset += padded(e.parameter->shape.numel());
     }
+    return offset;
   };
-  place(false, true);
-  weights.decayed_size = offset;
-  place(false, false);
-  weights.values_size = offset;
-  place(true, false);
-  weights.gradients_size = offset;
+  const auto updated = [](const Entry& e) { return e.alias_block < 0 && !e.frozen; };
+  weights.decayed_size = place([&](const Entry& e) { return updated(e) && e.parameter->decays(); });
+  weights.updated_size = place([&](const Entry& e) { return updated(e) && !e.parameter->decays(); });
+  weights.values_size = place([](const Entry& e) { return e.alias_block < 0 && e.frozen; });
+  offset = weights.updated_size;
+  weights.gradients_size = place([](const Entry& e) { return e.alias_block >= 0 && !e.frozen; });
 }
 
 void WeightStore::initialize(std::uint64_t seed) {
+  values_changed();
   if (context_->device().kind == DeviceKind::meta) return;
   for (const BlockWeights& w : weights_) {
     for (const Entry& e : w.entries) {
@@ -120,6 +128,7 @@ Tensor WeightStore::value(int block, int parameter) const {
 
 Tensor WeightStore::gradient_of(int block, int parameter) const {
   const Entry& e = entry(block, parameter);
+  require<ValueError>(!e.frozen, "{}: is frozen and has no gradient", e.parameter->name);
   require<ValueError>(of(block).gradients.defined(), "{}: this weight store has no gradients",
                       e.parameter->name);
   return part(of(block).gradients, e.offset, e.parameter->shape);
@@ -127,13 +136,24 @@ Tensor WeightStore::gradient_of(int block, int parameter) const {
 
 Tensor WeightStore::optimizer_state(int buffer, int block, int parameter) const {
   const Entry& e = entry(block, parameter);
+  require<ValueError>(!e.frozen, "{}: is frozen and has no optimizer state", e.parameter->name);
   return part(of(block).state.at(static_cast<std::size_t>(buffer)), e.offset, e.parameter->shape);
 }
 
 Tensor WeightStore::resolve(const WeightHandle& handle) {
   require<ValueError>(handle.version == version_, "weights of version {} asked for, but version {} is kept",
                       handle.version, version_);
-  return value(handle.block, handle.parameter);
+  const Entry& e = entry(handle.block, handle.parameter);
+  if (e.alias_block >= 0) return resolve({e.alias_block, e.alias_parameter, handle.version});
+  BlockWeights& w = of(handle.block);
+  if (!w.computed.defined()) return part(w.values, e.offset, e.parameter->shape);
+  if (!std::exchange(w.computed_is_current, true))
+    kernels::cast(context_->stream(), w.values.numel(), w.values, w.computed);
+  return part(w.computed, e.offset, e.parameter->shape);
+}
+
+void WeightStore::values_changed() {
+  for (BlockWeights& w : weights_) w.computed_is_current = false;
 }
 
 GradientTarget WeightStore::gradient(const WeightHandle& handle) {
@@ -146,17 +166,21 @@ void WeightStore::begin_step() {
     for (Entry& e : w.entries) e.has_gradient = false;
 }
 
-void WeightStore::finish_gradients() {
-  for (std::size_t i = 0; i < weights_.size(); ++i) {
-    for (Entry& e : weights_[i].entries) {
-      if (e.has_gradient) continue;
-      gradient_of(blocks_[i], e.parameter->index).fill_zero();
-      e.has_gradient = true;
-    }
-  }
+Tensor WeightStore::finished_gradient(int block, int parameter) {
+  Tensor gradient = gradient_of(block, parameter);
+  Entry& e = of(block).entries[static_cast<std::size_t>(parameter)];
+  if (!std::exchange(e.has_gradient, true)) gradient.fill_zero();
+  return gradient;
 }
 
-std::vector<WeightStore::Run> WeightStore::runs() const {
+void WeightStore::finish_gradients() {
+  for (std::size_t i = 0; i < weights_.size(); ++i)
+    for (const Entry& e : weights_[i].entries)
+      if (!e.frozen) finished_gradient(blocks_[i], e.parameter->index);
+}
+
+std::vector<WeightStore::Run> WeightStore::runs() {
+  values_changed();
   std::vector<Run> result;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     const BlockWeights& w = weights_[i];
@@ -168,7 +192,7 @@ std::vector<WeightStore::Run> WeightStore::runs() const {
       result.push_back(std::move(run));
     };
     add(0, w.decayed_size, true);
-    add(w.decayed_size, w.values_size, false);
+    add(w.decayed_size, w.updated_size, false);
   }
   return result;
 }

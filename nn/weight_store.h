@@ -17,6 +17,9 @@ class WeightStore final : public WeightResolver {
   struct Options {
     bool gradients = false;
     int optimizer_buffers = 0;  ///< fp32 buffers of the parameters' size (AdamW: 2)
+    /// What blocks compute with: fp32, or bf16, for which a copy in bf16 is kept beside the fp32 master
+    /// values.
+    DType compute = DType::f32;
   };
 
   /// Holds `blocks` (indices into the model, ascending) with uninitialised values. The model outlives the
@@ -27,22 +30,32 @@ class WeightStore final : public WeightResolver {
   /// Draws every value from (seed, full name, index in the whole parameter).
   void initialize(std::uint64_t seed);
 
-  // WeightResolver. One version is kept: `version` of a handle must be the current one.
+  // WeightResolver. One version is kept: `version` of a handle must be the current one. Values are of the
+  // compute dtype.
   Tensor resolve(const WeightHandle& handle) override;
   GradientTarget gradient(const WeightHandle& handle) override;
 
   const std::vector<int>& blocks() const { return blocks_; }
+  /// What blocks compute with.
+  DType compute() const { return compute_; }
   bool holds(int block) const;
 
-  /// Values of one parameter use, gradient of one use, optimizer buffer k: views of the flat buffers.
+  /// Master values of one parameter use, gradient of one use, optimizer buffer k: views of the flat buffers,
+  /// all fp32. The last two throw ValueError for a frozen parameter, which has neither. Whoever writes values
+  /// says `values_changed` afterwards.
   Tensor value(int block, int parameter) const;
   Tensor gradient_of(int block, int parameter) const;
   Tensor optimizer_state(int buffer, int block, int parameter) const;
   /// True where this use shares the values of an earlier use in the store.
   bool is_alias(int block, int parameter) const;
 
+  /// What was derived from the values is made anew before it is used again.
+  void values_changed();
+
   /// Forgets all gradients: the next one written to each accumulator replaces what is there.
   void begin_step();
+  /// The gradient of one use once its last backward has run: zero where nothing was written.
+  Tensor finished_gradient(int block, int parameter);
   /// After the last backward: accumulators that got nothing become zero. The uses of a tied parameter are
   /// still apart.
   void finish_gradients();
@@ -54,8 +67,8 @@ class WeightStore final : public WeightResolver {
     Tensor values, gradients;
     Tensors state;
   };
-  /// Covers every stored parameter once.
-  std::vector<Run> runs() const;
+  /// Covers every stored parameter that is not frozen once. For an update: says `values_changed`.
+  std::vector<Run> runs();
 
   int version() const { return version_; }
   void set_version(int version) { version_ = version; }
@@ -66,12 +79,17 @@ class WeightStore final : public WeightResolver {
     Index offset = 0;  // elements, in the flat buffers of its block; values of an alias lie elsewhere
     int alias_block = -1, alias_parameter = -1;
     bool has_gradient = false;
+    bool frozen = false;
   };
   struct BlockWeights {
     std::vector<Entry> entries;
-    Index values_size = 0, decayed_size = 0, gradients_size = 0;
+    // Elements of the parameters with weight decay, of all that are updated, of frozen ones too; of the
+    // gradients.
+    Index decayed_size = 0, updated_size = 0, values_size = 0, gradients_size = 0;
     Tensor values, gradients;
     Tensors state;
+    Tensor computed;  // the values in the compute dtype, where that is not fp32
+    bool computed_is_current = false;
   };
 
   const BlockWeights& of(int block) const;
@@ -86,6 +104,7 @@ class WeightStore final : public WeightResolver {
   std::vector<int> blocks_;
   std::vector<int> place_;  // of a block in weights_, -1: not here
   std::vector<BlockWeights> weights_;
+  DType compute_;
   int version_ = 0;
 };
 

@@ -9,7 +9,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build_packages=(g++ cmake ninja-build ccache libfmt-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev
                 libdnnl-dev ocl-icd-opencl-dev libopenmpi-dev openmpi-bin)
 # What the tests need besides: see also sanitizer_packages, whose names depend on the release.
-test_packages=(libgtest-dev libbenchmark-dev clang python3)
+test_packages=(libgtest-dev libbenchmark-dev clang python3 doxygen)
 
 if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
 say() { printf '%s==> %s%s\n' "$bold" "$*" "$plain"; }

@@ -11,9 +11,10 @@ namespace penstock {
 void InferenceFlags::define(Command& root) {
   root.group("Model");
   root.text("from", from, "DIR",
-            "checkpoint: a step's directory, or the directory of steps (then the newest)");
-  root.text("tokenizer", tokenizer, "byte", "how text becomes tokens (default: the checkpoint's)");
-  root.not_yet("dtype", "fp32|bf16", "compute type", {"fp32"});
+            "checkpoint (a step's directory, or the directory of steps: then the newest) or Hugging Face "
+            "directory");
+  root.text("tokenizer", tokenizer, "byte", "how text becomes tokens (default: the directory's)");
+  root.choice("dtype", dtype, {"fp32", "bf16"}, "of activations and of weights in use");
   root.not_yet("device", "cpu|cuda|cuda-host|auto", "where to compute", {"cpu", "auto"});
   root.group("Layout");
   root.integer("pp", pp, "pipeline ranks (default: all)", at_least<Index>(1));
@@ -28,17 +29,18 @@ void InferenceFlags::define(Command& root) {
 }
 
 void InferenceFlags::check() const {
-  require<ValueError>(from.has_value(), "--from is missing: a checkpoint's directory");
+  require<ValueError>(from.has_value(), "--from is missing: a checkpoint or a Hugging Face directory");
   require<ValueError>(!tokenizer || *tokenizer == "byte", "--tokenizer {}: not yet; byte is built",
                       tokenizer.value_or(""));
   if (logits) require_writable_file("logits", *logits);
 }
 
 InferenceModel::InferenceModel(const InferenceFlags& flags, int ranks)
-    : checkpoint_(open_source("from", *flags.from)) {
-  config_ = ModelConfig::from_json(checkpoint_.info().model, checkpoint_.path().string());
+    : source_(open_source("from", *flags.from)), compute_(parse_dtype(flags.dtype)) {
+  config_ = source_.model;
   model_ = config_.build();
-  tokenizer_ = load_tokenizer(flags.tokenizer.value_or(checkpoint_.info().tokenizer));
+  tokenizer_name_ = flags.tokenizer.value_or(source_.tokenizer);
+  if (tokenizer_name_ == "byte") tokenizer_ = load_tokenizer(tokenizer_name_);
   require<ValueError>(!flags.pp || *flags.pp == ranks, "--pp {}: there are {} ranks", flags.pp.value_or(0),
                       ranks);
   placement_ = linear_placement(ranks);
@@ -47,12 +49,27 @@ InferenceModel::InferenceModel(const InferenceFlags& flags, int ranks)
   partition_ = partition_by_cost(model_, costs, std::vector<double>(static_cast<std::size_t>(ranks), 1.0));
 }
 
+const Tokenizer& InferenceModel::tokenizer() const {
+  require<ValueError>(tokenizer_ != nullptr,
+                      "--from {}: the tokenizer {} is not yet read; give ids, or --tokenizer byte",
+                      source_.path, tokenizer_name_);
+  return *tokenizer_;
+}
+
+std::optional<std::string> InferenceModel::text_of(std::span<const std::int32_t> ids) const {
+  if (!tokenizer_) return std::nullopt;
+  std::string text;
+  for (const std::int32_t id : ids)
+    text += id < tokenizer_->vocabulary() ? tokenizer_->decode({&id, 1}) : "\xef\xbf\xbd";
+  return text;
+}
+
 Executor& InferenceModel::load(RankContext& context, Communicator& pipeline) {
   std::vector<int> blocks;
   const BlockRange range = partition_[static_cast<std::size_t>(pipeline.rank())];
   for (int b = range.begin; b < range.end; ++b) blocks.push_back(b);
-  weights_.emplace(context, model_, blocks, WeightStore::Options{});
-  checkpoint_.load_weights(model_, *weights_);
+  weights_.emplace(context, model_, blocks, WeightStore::Options{.compute = compute_});
+  source_.weights->load_weights(model_, *weights_);
   executor_.emplace(ExecutorSetup{&context, &pipeline, &model_, partition_, &*weights_, 0});
   return *executor_;
 }

@@ -1,40 +1,24 @@
-// Ranks: MPI or threads.
+// Ranks: a launch whose failures name the rank.
 #include "apps/common/ranks.h"
 
-#include <sched.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <atomic>
-#include <system_error>
-
-#include "parallel/comm/thread_group.h"
 
 namespace penstock {
 
 Ranks::Ranks(Frame& frame) : frame_(frame) {
-  if (!launched_by_mpi()) return;
-  mpi_.emplace();
-  frame.is_printing_rank = [rank = mpi_->rank()] { return rank == 0; };
-  world_ = mpi_->world();
-}
-
-void Ranks::refuse_in_process(std::optional<Index> in_process) const {
-  require<ValueError>(!mpi_ || !in_process,
-                      "--ranks {}: under mpirun the ranks are its processes; leave --ranks out",
-                      in_process.value_or(0));
+  if (const Communicator* world = launch_.world())
+    frame.is_printing_rank = [rank = world->rank()] { return rank == 0; };
 }
 
 void Ranks::agree(const std::function<void()>& checks) {
-  if (world_)
-    penstock::agree(*world_, checks);
+  if (Communicator* world = launch_.world())
+    penstock::agree(*world, checks);
   else
     checks();
 }
 
 void Ranks::run(std::optional<Index> in_process, double deadline_seconds,
                 const std::function<void(Communicator&)>& body) {
-  refuse_in_process(in_process);
   std::atomic<int> failed = -1;  // the first rank with a failure of its own
   const auto watched = [&](Communicator& world) {
     try {
@@ -48,12 +32,7 @@ void Ranks::run(std::optional<Index> in_process, double deadline_seconds,
     }
   };
   try {
-    if (!world_) {
-      run_ranks(narrow<int>(in_process.value_or(1)), watched, deadline_seconds);
-      return;
-    }
-    world_->set_deadline_seconds(deadline_seconds);
-    watched(*world_);
+    launch_.run({.threads = in_process, .deadline_seconds = deadline_seconds}, watched);
   } catch (...) {
     if (!frame_.work_started() || failed < 0) throw;
     failure_ = frame_.words_of_failure();
@@ -61,15 +40,7 @@ void Ranks::run(std::optional<Index> in_process, double deadline_seconds,
   }
 }
 
-void Ranks::abort(const std::string& reason) noexcept {
-  if (world_) world_->abort(failure_.empty() ? reason : failure_);
-}
-
-std::string Ranks::host_name() const {
-  if (mpi_) return mpi_->host_name();
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
-}
+void Ranks::abort(const std::string& reason) noexcept { launch_.abort(failure_.empty() ? reason : failure_); }
 
 int run_program(const std::string& name, const std::function<int(Frame&, Ranks&)>& body) {
   return run_program(name, [&](Frame& frame) {
@@ -82,34 +53,6 @@ int run_program(const std::string& name, const std::function<int(Frame&, Ranks&)
       return status;
     }
   });
-}
-
-void agree(Communicator& world, const std::function<void()>& checks) {
-  std::string failure;
-  const auto take = [&](const char* text) { failure = *text ? text : "input refused"; };
-  try {
-    checks();
-  } catch (const Error& error) {
-    take(error.what());
-  } catch (const std::system_error& error) {  // of std::filesystem
-    take(error.what());
-  }
-  for (const std::string& text : world.all_gather(failure)) require<ValueError>(text.empty(), "{}", text);
-}
-
-int default_threads(Communicator& world, const std::string& host) {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  int cpus = 1;
-  std::string place = host + ":";
-  if (sched_getaffinity(0, sizeof(mask), &mask) == 0) {
-    cpus = CPU_COUNT(&mask);
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-      if (CPU_ISSET(cpu, &mask)) place += std::to_string(cpu) + ",";
-  }
-  const std::vector<std::string> places = world.all_gather(place);
-  const auto sharing = static_cast<int>(std::count(places.begin(), places.end(), place));
-  return std::max(1, cpus / sharing);
 }
 
 }  // namespace penstock

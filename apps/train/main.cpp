@@ -138,7 +138,7 @@ int train(Frame& frame, const TrainSettings& settings, Communicator& world, cons
   if (session->resume)
     trainer->resume(*session->resume);
   else if (session->init_from)
-    trainer->initialize_from(*session->init_from);
+    trainer->initialize_from(*session->init_from->weights);
   else
     trainer->initialize();
 

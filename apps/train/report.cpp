@@ -37,8 +37,9 @@ std::string duration(double seconds) {
 
 /// The plan with each stage's cost in proportion to its floating-point operations, in GFLOP.
 Simulation simulate_by_flops(const Session& session) {
-  const auto profiles = profile_blocks(session.model, *session.batches, 1,
-                                       micro_batch_span(session.batches->batch(1), session.micro_batch, 0));
+  const auto profiles =
+      profile_blocks(session.model, *session.batches, 1,
+                     micro_batch_span(session.batches->batch(1), session.micro_batch, 0), session.recompute);
   CostModel costs;
   costs.f.clear();
   costs.i.clear();

@@ -3,60 +3,68 @@
 
 #include <fmt/ranges.h>
 
-#include "apps/common/source_directory.h"
+#include "apps/common/model_file.h"
 #include "data/corpus.h"
 #include "parallel/pipeline/schedule/csv.h"
 #include "parallel/pipeline/schedule/generate.h"
-#include "parallel/pipeline/schedule/lower.h"
-#include "parallel/pipeline/schedule/verify.h"
+#include "parallel/train/layout.h"
 
 namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool all_token_files(const std::vector<std::string>& paths) {
-  return std::all_of(paths.begin(), paths.end(),
-                     [](const std::string& p) { return fs::path(p).extension() == ".bin"; });
-}
-
-ModelConfig choose_model(const TrainSettings& s, const std::optional<Checkpoint>& from) {
-  ModelOverrides overrides{s.layers, s.hidden,  s.heads, s.kv_heads,       s.ffn,
-                           s.vocab,  s.seq_len, {},      s.tied_embeddings};
-  if (s.command->given("dropout")) overrides.dropout = s.dropout;
-  require<ValueError>(!s.model.ends_with(".toml"),
-                      "--model {}: a model's file is not yet read; give a name and overrides", s.model);
-  if (!from) {
-    // The vocabulary follows the tokenizer; token files need none, then it is the model's.
-    if (!overrides.vocabulary && (s.tokenizer || !all_token_files(s.data))) overrides.vocabulary = 256;
-    return configure_model(s.model, overrides);
-  }
-  ModelConfig config = ModelConfig::from_json(from->info().model, from->path().string());
-  const auto same = [&](const char* flag, const std::optional<Index>& wish, Index value) {
-    require<ValueError>(!wish || *wish == value, "--{} {}: contradicts --init-from {}, whose model has {}",
-                        flag, wish.value_or(0), from->path().string(), value);
+/// A model of --init-from has the shape of its directory; what the command line says of it must agree.
+ModelConfig model_of_source(const TrainSettings& s, const SourceDirectory& from,
+                            const ModelOverrides& overrides) {
+  ModelConfig config = from.model;
+  const auto same = [&](const std::string& flag, const auto& wish, const auto& value) {
+    require<ValueError>(wish == value, "{} {}: contradicts --init-from {}, whose model has {}", flag, wish,
+                        from.path, value);
   };
-  require<ValueError>(!s.command->given("model") || s.model == config.name,
-                      "--model {}: contradicts --init-from {}, a {}", s.model, from->path().string(),
-                      config.name);
-  same("layers", s.layers, config.layers());
-  same("hidden", s.hidden, config.hidden());
-  same("heads", s.heads, config.heads());
-  same("kv-heads", s.kv_heads, config.kv_heads());
-  same("ffn", s.ffn, config.ffn());
-  same("vocab", s.vocab, config.vocabulary());
-  require<ValueError>(!s.tied_embeddings || *s.tied_embeddings == config.tied_embeddings(),
-                      "--tied-embeddings {}: contradicts --init-from {}", s.tied_embeddings.value_or(false),
-                      from->path().string());
+  if (s.layers) same("--layers", *s.layers, config.layers());
+  if (s.hidden) same("--hidden", *s.hidden, config.hidden());
+  if (s.heads) same("--heads", *s.heads, config.heads());
+  if (s.kv_heads) same("--kv-heads", *s.kv_heads, config.kv_heads());
+  if (s.ffn) same("--ffn", *s.ffn, config.ffn());
+  if (s.vocab) same("--vocab", *s.vocab, config.vocabulary());
+  if (s.tied_embeddings) same("--tied-embeddings", *s.tied_embeddings, config.tied_embeddings());
   require<ValueError>(!s.seq_len || *s.seq_len <= config.sequence_length(),
                       "--seq-len {}: the model of --init-from {} has {} positions", s.seq_len.value_or(0),
-                      from->path().string(), config.sequence_length());
+                      from.path, config.sequence_length());
+  if (s.command->given("model")) {
+    nlohmann::json wish = choose_named_model(s.model, overrides, config.vocabulary()).to_json();
+    const nlohmann::json there = config.to_json();
+    for (const char* free : {"name", "positions", "dropout"}) wish.erase(free);
+    for (const auto& [key, value] : wish.items())
+      require<ValueError>(there.contains(key) && there[key] == value,
+                          "--model {}: contradicts --init-from {}: {} is {} there, {} in the model", s.model,
+                          from.path, key, there.contains(key) ? there[key].dump() : "none", value.dump());
+  }
   if (overrides.dropout) config.set_dropout(static_cast<float>(*overrides.dropout));
   return config;
 }
 
+ModelConfig choose_model(const TrainSettings& s, const std::optional<SourceDirectory>& from) {
+  ModelOverrides overrides;
+  overrides.layers = s.layers;
+  overrides.hidden = s.hidden;
+  overrides.heads = s.heads;
+  overrides.kv_heads = s.kv_heads;
+  overrides.ffn = s.ffn;
+  overrides.vocabulary = s.vocab;
+  overrides.sequence_length = s.seq_len;
+  overrides.tied_embeddings = s.tied_embeddings;
+  if (s.command->given("dropout")) overrides.dropout = s.dropout;
+  if (from) return model_of_source(s, *from, overrides);
+  // The vocabulary follows the tokenizer; token files need none, then it is the model's.
+  return choose_named_model(s.model, overrides, s.tokenizer || !all_token_files(s.data) ? 256 : 0);
+}
+
 void load_data(const TrainSettings& s, Session& session) {
-  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(s.tokenizer.value_or("byte"));
+  std::vector<std::string> sources = s.data;
+  if (s.valid_data) sources.push_back(*s.valid_data);
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of_data(session.tokenizer, sources);
   const CorpusOptions options{tokenizer.get(), session.model_config.vocabulary(),
                               parse_token_dtype(s.token_dtype)};
   const auto load = [&](const std::vector<std::string>& paths) {
@@ -103,11 +111,8 @@ Partition choose_partition(const TrainSettings& s, Session& session, Index stage
       layers.push_back(parse_integer("partition", item, at_least<Index>(0)));
     return partition_by_layers(session.model, layers, stages);
   }
-  std::vector<double> costs;
-  for (const BlockProfile& p :
-       profile_blocks(session.model, *session.batches, 1, micro_batch_span(s.batch, session.micro_batch, 0)))
-    costs.push_back(p.forward_flops + p.input_flops + p.weight_flops);
-  return partition_by_cost(session.model, costs, std::vector<double>(static_cast<std::size_t>(stages), 1.0));
+  return balanced_partition(session.model, *session.batches, session.micro_batch, stages,
+                            parse_recompute(s.recompute));
 }
 
 void make_plan(const TrainSettings& s, int ranks, Session& session) {
@@ -125,7 +130,7 @@ void make_plan(const TrainSettings& s, int ranks, Session& session) {
                         plan.pp, pp);
     session.micro_batch = s.micro_batch.value_or(div_up(s.batch, plan.micro_batches));
   } else {
-    session.micro_batch = s.micro_batch.value_or(div_up(s.batch, 2 * pp));
+    session.micro_batch = s.micro_batch.value_or(default_micro_batch_size(s.batch, pp));
     GenerateOptions options;
     options.pp = pp;
     options.micro_batches = div_up(s.batch, session.micro_batch);
@@ -136,10 +141,9 @@ void make_plan(const TrainSettings& s, int ranks, Session& session) {
       "--schedule {}: a plan for {} micro-batches, but --batch {} in micro-batches of {} makes {}",
       s.schedule, plan.micro_batches, s.batch, session.micro_batch, div_up(s.batch, session.micro_batch));
   session.partition = choose_partition(s, session, plan.stages);
+  session.recompute = recompute_of_blocks(session.model, session.partition, parse_recompute(s.recompute));
   try {
-    require_verified(plan);
-    session.plan = add_optimizer(plan.lowered ? plan : lower(plan));
-    require_verified(session.plan, {.optimizer = true});
+    session.plan = executable_plan(plan);
   } catch (Error& e) {
     e.add_context("--schedule " + s.schedule);
     throw;
@@ -166,15 +170,17 @@ void check_checkpoints(const TrainSettings& s, Session& session) {
         *s.checkpoint_dir);
     return;
   }
-  session.resume = open_source("resume", *s.checkpoint_dir);
+  session.resume = open_checkpoint("resume", *s.checkpoint_dir);
   const CheckpointInfo& info = session.resume->info();
   const auto refuse = [&](const char* what, const nlohmann::json& theirs, const nlohmann::json& ours) {
     require<ValueError>(theirs == ours, "--resume {}: the checkpoint is of another {}: {} there, {} here",
                         session.resume->path().string(), what, theirs.dump(), ours.dump());
   };
   nlohmann::json model = info.model, mine = session.model_config.to_json();
-  model.erase("dropout");
-  mine.erase("dropout");
+  for (const char* setting : {"name", "dropout"}) {
+    model.erase(setting);
+    mine.erase(setting);
+  }
   refuse("model", model, mine);
   const auto text_of =
       [](const nlohmann::json& data) {  // the rest are settings, which the command line may change
@@ -193,18 +199,22 @@ TrainingSetup Session::training_setup() const {
   setup.partition = partition;
   setup.optimizer = optimizer.get();
   setup.micro_batch_size = micro_batch;
+  setup.recompute = recompute;
+  setup.compute = compute;
   return setup;
 }
 
 std::unique_ptr<Session> prepare(const TrainSettings& s, int ranks) {
   auto session = std::make_unique<Session>();
   if (s.init_from) session->init_from = open_source("init-from", *s.init_from);
+  session->tokenizer = s.tokenizer.value_or(session->init_from ? session->init_from->tokenizer : "byte");
   session->model_config = choose_model(s, session->init_from);
   session->sequence_length = s.seq_len.value_or(session->model_config.sequence_length());
   session->model = session->model_config.build();
   load_data(s, *session);
   make_plan(s, ranks, *session);
   session->optimizer = make_optimizer(s);
+  session->compute = parse_dtype(s.dtype);
   CheckpointInfo& info = session->checkpoint_info;
   info.model = session->model_config.to_json();
   info.optimizer = {{"name", s.optimizer}};
@@ -212,7 +222,7 @@ std::unique_ptr<Session> prepare(const TrainSettings& s, int ranks) {
                {"pp", session->layout.pp},
                {"micro_batches", session->plan.micro_batches},
                {"partition", layers_per_stage(session->model, session->partition)}};
-  info.tokenizer = s.tokenizer.value_or("byte");
+  info.tokenizer = session->tokenizer;
   check_checkpoints(s, *session);
   return session;
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "apps/common/source_directory.h"
 #include "apps/train/settings.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/mesh/mesh.h"
@@ -21,12 +22,16 @@ struct Session {
   MeshShape layout;
   Plan plan;  ///< lowered, with REDUCE_GRAD and STEP
   Partition partition;
+  std::vector<Recompute> recompute;  ///< for each block
+  DType compute = DType::f32;
   std::unique_ptr<TokenBatches> batches;
   std::unique_ptr<EvaluationBatches> evaluation;  ///< null: none
   Index eval_batches = 0;
   std::unique_ptr<Optimizer> optimizer;
   CheckpointInfo checkpoint_info;
-  std::optional<Checkpoint> resume, init_from;
+  std::optional<Checkpoint> resume;
+  std::optional<SourceDirectory> init_from;
+  std::string tokenizer;  ///< "byte", or a file in the directory of --init-from
 
   TrainingSetup training_setup() const;
 };

@@ -1,6 +1,8 @@
 // Flags of penstock-train, in the groups of its --help.
 #include "apps/train/settings.h"
 
+#include "parallel/pipeline/plan/recompute.h"
+
 namespace penstock {
 namespace {
 
@@ -17,9 +19,12 @@ void TrainSettings::define(Command& root) {
       "penstock-train --model gpt2-tiny --data book.txt --steps 200 --batch 16 --lr 1e-3 --log run.jsonl");
 
   root.group("Model");
-  root.text("model", model, "NAME",
-            "a bundled model: gpt2-tiny, gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-tiny");
-  root.text("init-from", init_from, "DIR", "Penstock checkpoint to take model and weights from");
+  root.text(
+      "model", model, "NAME|FILE.toml",
+      "a bundled model (gpt2-tiny, gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-tiny), or a file with these "
+      "flags as keys");
+  root.text("init-from", init_from, "DIR",
+            "Hugging Face directory or Penstock checkpoint to take model and weights from");
   root.integer("layers", layers, "transformer layers", positive);
   root.integer("hidden", hidden, "width of the residual stream", positive);
   root.integer("heads", heads, "attention heads", positive);
@@ -38,7 +43,8 @@ void TrainSettings::define(Command& root) {
   root.text("valid-data", valid_data, "PATH", "held-out data for --eval-every");
   root.number("valid-fraction", valid_fraction, "hold out this last part of the data instead",
               NumberRange{0, 1, true, true});
-  root.text("tokenizer", tokenizer, "byte", "how text becomes tokens (default: byte)");
+  root.text("tokenizer", tokenizer, "byte",
+            "how text becomes tokens (default: that of --init-from, else byte)");
   root.choice("data-order", data_order, {"shuffled", "sequential"}, "order of the windows");
   root.not_yet("document-separator", "ID", "attention and targets stay inside a document");
   root.choice("token-dtype", token_dtype, {"auto", "uint16", "uint32"}, "ids of headerless token files");
@@ -66,7 +72,8 @@ void TrainSettings::define(Command& root) {
   root.group("Schedule");
   root.text("schedule", schedule, "NAME|FILE.csv", "pipeline schedule; penstock-schedule list shows them");
   root.not_yet("virtual-stages", "V", "chunks a rank holds", {"1"});
-  root.not_yet("recompute", "none|selective|full|N", "recompute activations", {"none", "0"});
+  root.text("recompute", recompute, "none|selective|full|N",
+            "run the attention, all layers, or N layers of each stage again instead of keeping activations");
   root.not_yet("post-validation", "", "optimizer step before the norm is known");
   root.not_yet("vertical-sync", "", "pipedream: one version along the pipeline");
   root.not_yet("async-warmup", "N", "pipemare: synchronous steps first", {"0"});
@@ -91,7 +98,8 @@ void TrainSettings::define(Command& root) {
   root.group("Run");
   root.integer("steps", steps, "number of the last step", counting);
   root.integer("seed", seed, "of weights, dropout and data order", counting);
-  root.not_yet("dtype", "fp32|bf16", "compute type", {"fp32"});
+  root.choice("dtype", dtype, {"fp32", "bf16"},
+              "of activations and of weights in use; master weights are fp32");
   root.not_yet("device", "cpu|cuda|cuda-host|auto", "where to compute", {"cpu", "auto"});
   root.integer("threads", threads, "compute threads of a rank (default: its CPUs shared by its ranks)",
                between<Index>(1, 1024));
@@ -120,6 +128,7 @@ void TrainSettings::define(Command& root) {
 void TrainSettings::check() const {
   require<ValueError>(!data.empty(),
                       "--data is missing: a text file, a folder of text, or a token file (.bin)");
+  parse_recompute(recompute);
   const bool held_out = valid_data || valid_fraction;
   require<ValueError>(!(valid_data && valid_fraction), "--valid-data and --valid-fraction: give one of them");
   require<ValueError>(eval_every == 0 || held_out, "--eval-every {}: needs --valid-data or --valid-fraction",

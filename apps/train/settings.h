@@ -33,7 +33,7 @@ struct TrainSettings {
   std::optional<Index> ranks;
   std::string partition = "auto";
   // schedule
-  std::string schedule = "1f1b";
+  std::string schedule = "1f1b", recompute = "none", dtype = "fp32";
   // optimizer
   std::string optimizer = "adamw";
   double momentum = 0, lr = 1e-3, min_lr = 0, weight_decay = 0.01, beta1 = 0.9, beta2 = 0.999, eps = 1e-8,

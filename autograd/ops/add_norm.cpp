@@ -3,6 +3,7 @@
 
 #include "autograd/ops/arithmetic.h"
 #include "autograd/ops/layer_norm.h"
+#include "autograd/ops/operands.h"
 #include "autograd/ops/rms_norm.h"
 #include "kernels/norm.h"
 #include "kernels/reduce.h"
@@ -20,6 +21,7 @@ class AddNormOp : public Op {
   explicit AddNormOp(float eps) : eps_(eps) {}
 
   Tensors forward(std::span<const Tensor> in, Saver& save) final {
+    require_floats(name(), in);
     require<ShapeError>(in[x_].shape() == in[branch_].shape(), "{}: {} and {}", name(), in[x_].shape().str(),
                         in[branch_].shape().str());
     require<ShapeError>(in[x_].shape().rank() >= 1, "{}: x without dimensions", name());

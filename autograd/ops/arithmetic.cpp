@@ -33,7 +33,7 @@ class ArithmeticOp final : public Op {
   std::string_view name() const override { return name_; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
-    require_fp32(name_, in);
+    require_floats(name_, in);
     const Tensor &a = in[0], &b = in[1];
     shapes_[0] = a.shape();
     shapes_[1] = b.shape();
@@ -54,20 +54,21 @@ class ArithmeticOp final : public Op {
     for (int i = 0; i < 2; ++i) {
       if (!ctx.wants(i)) continue;
       const Shape& shape = shapes_[i];
+      const DType dtype = ctx.gradient_dtype(i);
       switch (op_) {
         case BinaryOp::sum:
-          ctx.set_grad(i, sum_to(dy, shape));
+          ctx.set_grad(i, sum_to(dy, shape, dtype));
           break;
         case BinaryOp::difference:
-          ctx.set_grad(i, i == 0 ? sum_to(dy, shape) : negated(sum_to(dy, shape)));
+          ctx.set_grad(i, i == 0 ? sum_to(dy, shape, dtype) : negated(sum_to(dy, shape, dtype)));
           break;
         case BinaryOp::product:
-          ctx.set_grad(i, sum_to(compute(BinaryOp::product, dy.shape(), dy, ctx.input(1 - i)), shape));
+          ctx.set_grad(i, sum_to(compute(BinaryOp::product, dy.shape(), dy, ctx.input(1 - i)), shape, dtype));
           break;
         case BinaryOp::quotient:
           ctx.set_grad(i, sum_to(i == 0 ? compute(BinaryOp::quotient, dy.shape(), dy, ctx.input(1))
                                         : divisor_gradient(ctx, dy),
-                                 shape));
+                                 shape, dtype));
           break;
       }
     }
@@ -96,12 +97,12 @@ class WhereOp final : public Op {
     const Tensor& condition = in[0];
     require<ValueError>(condition.dtype() == DType::u8, "where: the condition is uint8, not {}",
                         name_of(condition.dtype()));
-    require_fp32(name(), in.subspan(1));
+    require_floats(name(), in.subspan(1));
     for (std::size_t i = 0; i < 2; ++i) shapes_[i] = in[i + 1].shape();
     const Shape shape =
         broadcast_shape(name(), condition.shape(), broadcast_shape(name(), shapes_[0], shapes_[1]));
     save.input(0, 6u);
-    const Tensor y = Tensor::empty(condition.context(), shape);
+    const Tensor y = Tensor::empty(condition.context(), shape, in[1].dtype());
     const Tensor wide[] = {condition.expand(shape), in[1].expand(shape), in[2].expand(shape)};
     kernels::select(condition.context().stream(), kernels::strided(shape, wide), any_layout(condition),
                     any_layout(in[1]), any_layout(in[2]), y);
@@ -117,7 +118,7 @@ class WhereOp final : public Op {
       kernels::select(ctx.stream(), kernels::strided(dy.shape(), wide), any_layout(condition),
                       i == 0 ? any_layout(dy) : kernels::In(), i == 1 ? any_layout(dy) : kernels::In(),
                       chosen);
-      ctx.set_grad(i + 1, sum_to(chosen, shapes_[i]));
+      ctx.set_grad(i + 1, sum_to(chosen, shapes_[i], ctx.gradient_dtype(i + 1)));
     }
   }
 
@@ -136,9 +137,9 @@ class ComparisonOp final : public Op {
     const Tensor &a = in[0], &b = in[1];
     const DType dtype = a.dtype();
     require<ValueError>(dtype == b.dtype(), "{}: {} with {}", name_, name_of(dtype), name_of(b.dtype()));
-    require<ValueError>(
-        dtype == DType::f32 || dtype == DType::i32 || dtype == DType::i64 || dtype == DType::u8,
-        "{}: compares fp32, int32, int64 or uint8, not {}", name_, name_of(dtype));
+    require<ValueError>(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::i32 ||
+                            dtype == DType::i64 || dtype == DType::u8,
+                        "{}: compares fp32, bf16, int32, int64 or uint8, not {}", name_, name_of(dtype));
     const Shape shape = broadcast_shape(name_, a.shape(), b.shape());
     const Tensor y = Tensor::empty(a.context(), shape, DType::u8);
     const Tensor wide[] = {a.expand(shape), b.expand(shape)};

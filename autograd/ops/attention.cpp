@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "autograd/ops/operands.h"
 #include "kernels/attention.h"
 
 namespace penstock::ops {
@@ -54,8 +55,9 @@ class AttentionOp : public Op {
 
   void run_backward(RankContext& context, const Parts& in, const Tensor& segment_ids, const Tensor& out,
                     const Tensor& lse, const Tensor& dout, const Tensor& dlse, const Parts& gradients) const {
-    const Tensor workspace = Tensor::empty(context, Shape{kernels::attention_backward_workspace(shape_)},
-                                           DType::f32, MemoryKind::workspace);
+    const Tensor workspace =
+        Tensor::empty(context, Shape{kernels::attention_backward_workspace(shape_, in.q.dtype)}, DType::f32,
+                      MemoryKind::workspace);
     const auto given = [](const Tensor& t) { return t.defined() ? kernels::In(t) : kernels::In(); };
     kernels::attention_backward(context.stream(), shape_, read(in.q), read(in.k), read(in.v),
                                 given(segment_ids), out, lse, dout, given(dlse), workspace, gradients.q,
@@ -85,6 +87,7 @@ class SelfAttentionOp final : public AttentionOp {
   std::string_view name() const override { return "self_attention"; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
+    require_floats(name(), in.first(1));
     const Tensor qkv = in[0].contiguous();
     check_options();
     require<ValueError>(options_.query_offset == 0,
@@ -143,6 +146,7 @@ class SeparateAttentionOp final : public AttentionOp {
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
     check_options();
+    require_floats(name(), in.first(3));
     const Shape &qs = in[q_].shape(), &ks = in[k_].shape();
     const Index head_size = head_size_of(qs, options_.heads);
     require<ShapeError>(head_size >= 0 && head_size_of(ks, options_.kv_heads) == head_size &&

@@ -1,6 +1,7 @@
 // cross_entropy_sum: keeps the logits and one log-sum-exp a row; no second copy of the probabilities.
 #include "autograd/ops/cross_entropy.h"
 
+#include "autograd/ops/operands.h"
 #include "kernels/cross_entropy.h"
 
 namespace penstock::ops {
@@ -15,6 +16,7 @@ class CrossEntropyOp final : public Op {
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
     require<ValueError>(smoothing_ >= 0 && smoothing_ <= 1,
                         "cross_entropy: label smoothing {} is outside 0..1", smoothing_);
+    require_floats(name(), in.first(1));
     const Tensor logits = in[0].contiguous(), targets = in[1].contiguous();
     require<ShapeError>(logits.shape().rank() >= 1 && targets.shape() == logits.shape().without_last(),
                         "cross_entropy: targets {} for logits {}", targets.shape().str(),

@@ -1,6 +1,7 @@
 // dropout: saves nothing but the numbers of the sequences; the mask is drawn again.
 #include "autograd/ops/dropout.h"
 
+#include "autograd/ops/operands.h"
 #include "kernels/dropout.h"
 
 namespace penstock::ops {
@@ -14,6 +15,7 @@ class DropoutOp final : public Op {
   std::string_view name() const override { return "dropout"; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
+    require_floats(name(), in.first(1));
     require<ShapeError>(in[0].shape().rank() >= 1 && in[1].shape() == Shape{in[0].shape()[0]},
                         "dropout: sequence numbers {} for x {}", in[1].shape().str(), in[0].shape().str());
     const Tensor sequence_ids = in[1].contiguous();

@@ -1,6 +1,7 @@
 // embedding: look-up; its gradient adds the rows of one id in ascending order.
 #include "autograd/ops/embedding.h"
 
+#include "autograd/ops/operands.h"
 #include "kernels/embedding.h"
 
 namespace penstock::ops {
@@ -14,6 +15,7 @@ class EmbeddingOp final : public Op {
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
     const Tensor ids = in[ids_].contiguous(), table = in[table_].contiguous();
+    require_floats(name(), in.subspan(table_));
     require<ShapeError>(table.shape().rank() == 2, "embedding: a table (V, C), not {}", table.shape().str());
     require<ValueError>(ids.dtype() == DType::i32, "embedding: ids are int32, not {}", name_of(ids.dtype()));
     require<ShapeError>(ids.shape().rank() < Shape::max_rank, "embedding: ids {}", ids.shape().str());

@@ -1,6 +1,8 @@
 // gelu: keeps x, as it came.
 #include "autograd/ops/gelu.h"
 
+#include "autograd/ops/operands.h"
+
 namespace penstock::ops {
 namespace {
 
@@ -13,6 +15,7 @@ class GeluOp final : public Op {
   std::string_view name() const override { return "gelu"; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
+    require_floats(name(), in);
     const Tensor x = in[x_].contiguous();
     biased_ = in.size() > bias_;
     require<ShapeError>(!biased_ || (x.shape().rank() >= 1 && in[bias_].shape() == Shape{x.shape().dim(-1)}),

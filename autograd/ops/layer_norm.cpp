@@ -1,6 +1,7 @@
 // layer_norm: keeps x, mean and 1/deviation of each row.
 #include "autograd/ops/layer_norm.h"
 
+#include "autograd/ops/operands.h"
 #include "kernels/norm.h"
 #include "kernels/reduce.h"
 
@@ -16,6 +17,7 @@ class LayerNormOp final : public Op {
   std::string_view name() const override { return "layer_norm"; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
+    require_floats(name(), in);
     const Tensor x = in[x_].contiguous();
     require<ShapeError>(x.shape().rank() >= 1, "layer_norm: x without dimensions");
     cols_ = x.shape().dim(-1);

@@ -1,7 +1,8 @@
 // linear: one matrix product forward, one for each half of the backward.
 #include "autograd/ops/linear.h"
 
-#include "kernels/gemm.h"
+#include "autograd/ops/operands.h"
+#include "autograd/ops/product.h"
 #include "kernels/reduce.h"
 
 namespace penstock::ops {
@@ -16,6 +17,7 @@ class LinearOp final : public Op {
   std::string_view name() const override { return "linear"; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
+    require_floats(name(), in);
     const Tensor& w = in[weight_];
     const bool bias = in.size() > bias_;
     require<ShapeError>(in[x_].shape().rank() >= 1 && w.shape().rank() == 2, "linear: x {} times weight {}",
@@ -31,45 +33,34 @@ class LinearOp final : public Op {
     shape_ = x.shape();
     rows_ = shape_.without_last().numel();
     const Tensor y = Tensor::empty(x.context(), shape_.with(-1, out_), x.dtype());
-    Stream& stream = x.context().stream();
-    kernels::gemm(stream, {rows_, out_, in_, false, out_in_, false}, x, w.contiguous(),
-                  bias ? kernels::In(b) : kernels::In(), y);
-    stream.count_flops(flops());
+    product({rows_, out_, in_, false, out_in_, false}, x, w.contiguous(), b, y);
     save.tensor(x, 1u << weight_);
     save.input(weight_, 1u << x_);
     return {y};
   }
 
   void backward(BackwardContext& ctx) override {
-    Stream& stream = ctx.stream();
     const Tensor dy = ctx.grad().contiguous();
     if (ctx.wants(x_)) {  // dx (rows, in) = dy (rows, out) W^T
       const Tensor dx = Tensor::empty(ctx.context(), shape_, dy.dtype());
-      kernels::gemm(stream, {rows_, in_, out_, false, !out_in_, false}, dy, ctx.input(weight_).contiguous(),
-                    {}, dx);
-      stream.count_flops(flops());
+      product({rows_, in_, out_, false, !out_in_, false}, dy, ctx.input(weight_).contiguous(), {}, dx);
       ctx.set_grad(x_, dx);
     }
     if (ctx.wants(weight_)) {  // dW = x^T dy, or its transpose
       const Tensor x = ctx.saved(0);
       const GradientTarget dw = ctx.target(weight_, out_in_ ? Shape{out_, in_} : Shape{in_, out_});
       if (out_in_)
-        kernels::gemm(stream, {out_, in_, rows_, true, false, dw.accumulate}, dy, x, {}, dw.tensor);
+        product({out_, in_, rows_, true, false, dw.accumulate}, dy, x, {}, dw.tensor);
       else
-        kernels::gemm(stream, {in_, out_, rows_, true, false, dw.accumulate}, x, dy, {}, dw.tensor);
-      stream.count_flops(flops());
+        product({in_, out_, rows_, true, false, dw.accumulate}, x, dy, {}, dw.tensor);
     }
     if (ctx.wants(bias_)) {
       const GradientTarget db = ctx.target(bias_, Shape{out_});
-      kernels::column_sum(stream, rows_, out_, db.accumulate, dy, db.tensor);
+      kernels::column_sum(ctx.stream(), rows_, out_, db.accumulate, dy, db.tensor);
     }
   }
 
  private:
-  double flops() const {
-    return 2.0 * static_cast<double>(rows_) * static_cast<double>(in_) * static_cast<double>(out_);
-  }
-
   bool out_in_;
   Shape shape_;
   Index rows_ = 0, in_ = 0, out_ = 0;

@@ -12,7 +12,7 @@ class MseSumOp final : public Op {
   std::string_view name() const override { return "mse_sum"; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
-    require_fp32(name(), in);
+    require_floats(name(), in);
     require<ShapeError>(in[0].shape() == in[1].shape(), "mse_sum: {} and the target {}", in[0].shape().str(),
                         in[1].shape().str());
     const Tensor x = in[0].contiguous(), target = in[1].contiguous();
@@ -30,7 +30,7 @@ class MseSumOp final : public Op {
     const Tensor x = ctx.input(0).contiguous(), target = ctx.input(1).contiguous();
     for (int i = 0; i < 2; ++i) {
       if (!ctx.wants(i)) continue;
-      const Tensor dx = Tensor::empty(ctx.context(), x.shape());
+      const Tensor dx = Tensor::empty(ctx.context(), x.shape(), x.dtype());
       kernels::squared_error_backward(ctx.stream(), x.numel(), i == 0 ? 2.0f : -2.0f, ctx.grad().contiguous(),
                                       x, target, dx);
       ctx.set_grad(i, dx);

@@ -2,7 +2,7 @@
 #include "autograd/ops/matmul.h"
 
 #include "autograd/ops/operands.h"
-#include "kernels/gemm.h"
+#include "autograd/ops/product.h"
 
 namespace penstock::ops {
 namespace {
@@ -30,7 +30,7 @@ class MatmulOp final : public Op {
   std::string_view name() const override { return "matmul"; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
-    require_fp32(name(), in);
+    require_floats(name(), in);
     shapes_[0] = in[0].shape();
     shapes_[1] = in[1].shape();
     const std::string texts[] = {shapes_[0].str(), shapes_[1].str()};
@@ -46,7 +46,7 @@ class MatmulOp final : public Op {
     const Tensor a = in[0].contiguous(), b = in[1].contiguous();
     save.input(0, 1u << 1);
     save.input(1, 1u << 0);
-    return {multiply(batch_, m_, n_, k_, {a, options_.transpose_a}, {b, options_.transpose_b})};
+    return {multiply(batch_, m_, n_, k_, {a, options_.transpose_a}, {b, options_.transpose_b}, a.dtype())};
   }
 
   void backward(BackwardContext& ctx) override {
@@ -54,17 +54,19 @@ class MatmulOp final : public Op {
     const Shape batch = batch_of(dy.shape());
     if (ctx.wants(0)) {  // da = dy b^T, or its transpose b dy^T
       const Tensor b = ctx.input(1).contiguous();
+      const DType dtype = ctx.gradient_dtype(0);
       const Matrices right{b, !options_.transpose_b}, left{b, options_.transpose_b};
-      ctx.set_grad(0, sum_to(options_.transpose_a ? multiply(batch, k_, m_, n_, left, {dy, true})
-                                                  : multiply(batch, m_, k_, n_, {dy, false}, right),
+      ctx.set_grad(0, sum_to(options_.transpose_a ? multiply(batch, k_, m_, n_, left, {dy, true}, dtype)
+                                                  : multiply(batch, m_, k_, n_, {dy, false}, right, dtype),
                              shapes_[0]));
     }
     if (ctx.wants(1)) {  // db = a^T dy, or its transpose dy^T a
       const Tensor a = ctx.input(0).contiguous();
       if (one_b()) return fold(ctx, a, dy);
+      const DType dtype = ctx.gradient_dtype(1);
       const Matrices left{a, !options_.transpose_a}, right{a, options_.transpose_a};
-      ctx.set_grad(1, sum_to(options_.transpose_b ? multiply(batch, n_, k_, m_, {dy, true}, right)
-                                                  : multiply(batch, k_, n_, m_, left, {dy, false}),
+      ctx.set_grad(1, sum_to(options_.transpose_b ? multiply(batch, n_, k_, m_, {dy, true}, right, dtype)
+                                                  : multiply(batch, k_, n_, m_, left, {dy, false}, dtype),
                              shapes_[1]));
     }
   }
@@ -77,26 +79,19 @@ class MatmulOp final : public Op {
     const Index rows = batch_.numel() * m_;
     const GradientTarget db = ctx.target(1, shapes_[1]);
     if (options_.transpose_b)
-      kernels::gemm(ctx.stream(), {n_, k_, rows, true, false, db.accumulate}, dy, a, {}, db.tensor);
+      product({n_, k_, rows, true, false, db.accumulate}, dy, a, {}, db.tensor);
     else
-      kernels::gemm(ctx.stream(), {k_, n_, rows, true, false, db.accumulate}, a, dy, {}, db.tensor);
-    count(ctx.stream(), k_, n_, rows);
-  }
-
-  static void count(Stream& stream, Index m, Index n, Index k) {
-    stream.count_flops(2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
+      product({k_, n_, rows, true, false, db.accumulate}, a, dy, {}, db.tensor);
   }
 
   /// (batch, m, n) = op(a) op(b), k in the middle.
-  static Tensor multiply(const Shape& batch, Index m, Index n, Index k, const Matrices& a,
-                         const Matrices& b) {
+  static Tensor multiply(const Shape& batch, Index m, Index n, Index k, const Matrices& a, const Matrices& b,
+                         DType dtype) {
     RankContext& context = a.values.context();
-    const Tensor y = Tensor::empty(context, joined(batch, m, n));
+    const Tensor y = Tensor::empty(context, joined(batch, m, n), dtype);
     const Shape batch_a = batch_of(a.values.shape()), batch_b = batch_of(b.values.shape());
-    count(context.stream(), batch.numel() * m, n, k);
     if (batch_b.numel() == 1 && batch_a == batch && !a.transposed) {
-      kernels::gemm(context.stream(), {batch.numel() * m, n, k, false, b.transposed, false}, a.values,
-                    b.values, {}, y);
+      product({batch.numel() * m, n, k, false, b.transposed, false}, a.values, b.values, {}, y);
       return y;
     }
     kernels::GemmBatch where;
@@ -104,8 +99,7 @@ class MatmulOp final : public Op {
     fill_strides(where.stride_a, batch, batch_a, m * k);
     fill_strides(where.stride_b, batch, batch_b, k * n);
     for (int d = 0; d < batch.rank(); ++d) where.sizes[d] = batch[d];
-    kernels::gemm_batched(context.stream(), {m, n, k, a.transposed, b.transposed, false}, where, a.values,
-                          b.values, y);
+    product({m, n, k, a.transposed, b.transposed, false}, where, a.values, b.values, y);
     return y;
   }
 

@@ -16,9 +16,9 @@ Index product(const Shape& shape, int begin, int end) {
 }
 
 /// Calls reduce(shape, x, y, last) for each group of neighbouring axes, from the back. Dimensions of size 1
-/// belong to any group.
+/// belong to any group. What lies between two groups is of dtype `between`, the last result of `dtype`.
 template <class Reduce>
-Tensor for_groups(const Tensor& x, Axes axes, Reduce&& reduce) {
+Tensor for_groups(const Tensor& x, Axes axes, DType between, DType dtype, Reduce&& reduce) {
   const int rank = x.shape().rank();
   for (int d = 0; d < rank; ++d)
     if (x.shape()[d] == 1) axes.reset(static_cast<std::size_t>(d));
@@ -35,7 +35,7 @@ Tensor for_groups(const Tensor& x, Axes axes, Reduce&& reduce) {
       axes.reset(static_cast<std::size_t>(begin));
     }
     const Shape& shape = current.shape();
-    const Tensor y = Tensor::empty(x.context(), reduced, x.dtype());
+    const Tensor y = Tensor::empty(x.context(), reduced, axes.none() ? dtype : between);
     reduce(
         kernels::ReduceShape{product(shape, 0, begin), product(shape, begin, end), product(shape, end, rank)},
         current, y, axes.none());
@@ -47,10 +47,13 @@ Tensor for_groups(const Tensor& x, Axes axes, Reduce&& reduce) {
 
 }  // namespace
 
-void require_fp32(std::string_view op, std::span<const Tensor> operands) {
-  for (const Tensor& t : operands)
-    require<ValueError>(t.dtype() == DType::f32, "{}: computes with fp32, not {}; cast it first", op,
-                        name_of(t.dtype()));
+void require_floats(std::string_view op, std::span<const Tensor> operands) {
+  for (const Tensor& t : operands) {
+    require<ValueError>(t.dtype() == DType::f32 || t.dtype() == DType::bf16,
+                        "{}: computes with fp32 or bf16, not {}; cast it first", op, name_of(t.dtype()));
+    require<ValueError>(t.dtype() == operands[0].dtype(), "{}: {} with {}; cast one of them first", op,
+                        name_of(operands[0].dtype()), name_of(t.dtype()));
+  }
 }
 
 int axis_of(std::string_view op, const Shape& shape, int axis) {
@@ -71,31 +74,32 @@ Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b) {
   return Shape(sizes);
 }
 
-Tensor sum_axes(const Tensor& x, Axes axes, double divisor) {
+Tensor sum_axes(const Tensor& x, Axes axes, double divisor, std::optional<DType> dtype) {
   Stream& stream = x.context().stream();
-  return for_groups(
-      x, axes, [&](const kernels::ReduceShape& shape, const Tensor& from, const Tensor& to, bool last) {
-        const Tensor workspace = Tensor::empty(x.context(), Shape{kernels::reduce_sum_workspace(shape)},
-                                               DType::f64, MemoryKind::workspace);
-        kernels::reduce_sum(stream, shape, last ? divisor : 1.0, from, workspace, to);
-      });
+  return for_groups(x, axes, DType::f32, dtype.value_or(x.dtype()),
+                    [&](const kernels::ReduceShape& shape, const Tensor& from, const Tensor& to, bool last) {
+                      const Tensor workspace =
+                          Tensor::empty(x.context(), Shape{kernels::reduce_sum_workspace(shape)}, DType::f64,
+                                        MemoryKind::workspace);
+                      kernels::reduce_sum(stream, shape, last ? divisor : 1.0, from, workspace, to);
+                    });
 }
 
 Tensor max_axes(const Tensor& x, Axes axes) {
   Stream& stream = x.context().stream();
-  return for_groups(x, axes,
+  return for_groups(x, axes, x.dtype(), x.dtype(),
                     [&](const kernels::ReduceShape& shape, const Tensor& from, const Tensor& to, bool) {
                       kernels::reduce_max(stream, shape, from, to);
                     });
 }
 
-Tensor sum_to(const Tensor& gradient, const Shape& shape) {
+Tensor sum_to(const Tensor& gradient, const Shape& shape, std::optional<DType> dtype) {
   if (gradient.shape() == shape) return gradient;
   const int added = gradient.shape().rank() - shape.rank();
   Axes axes;
   for (int d = 0; d < gradient.shape().rank(); ++d)
     if (d < added || shape[d - added] != gradient.shape()[d]) axes.set(static_cast<std::size_t>(d));
-  return sum_axes(gradient, axes).contiguous().reshape(shape);
+  return sum_axes(gradient, axes, 1, dtype).contiguous().reshape(shape);
 }
 
 }  // namespace penstock::ops

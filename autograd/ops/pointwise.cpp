@@ -1,7 +1,7 @@
 // Functions of one operand, and the cast.
+#include "autograd/convert.h"
 #include "autograd/ops/arithmetic.h"
 #include "autograd/ops/operands.h"
-#include "kernels/cast.h"
 #include "kernels/strided.h"
 
 namespace penstock::ops {
@@ -18,7 +18,7 @@ class PointwiseOp final : public Op {
   std::string_view name() const override { return name_; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
-    require_fp32(name_, in);
+    require_floats(name_, in);
     if (slope_from_output())
       save.output(0, 1u);
     else if (op_ != UnaryOp::affine)
@@ -53,16 +53,6 @@ class PointwiseOp final : public Op {
   kernels::UnaryConstants constants_;
 };
 
-bool is_floating(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
-bool is_integer(DType dtype) { return dtype == DType::i32 || dtype == DType::i64 || dtype == DType::u8; }
-
-Tensor converted(const Tensor& x, DType dtype) {
-  if (x.dtype() == dtype) return x;
-  const Tensor y = Tensor::empty(x.context(), x.shape(), dtype);
-  kernels::cast(x.context().stream(), x.numel(), x.contiguous(), y);
-  return y;
-}
-
 class CastOp final : public Op {
  public:
   explicit CastOp(DType dtype) : to_(dtype) {}
@@ -70,20 +60,19 @@ class CastOp final : public Op {
   std::string_view name() const override { return "cast"; }
 
   Tensors forward(std::span<const Tensor> in, Saver&) override {
-    from_ = in[0].dtype();
-    for (const DType dtype : {from_, to_})
-      require<ValueError>(is_floating(dtype) || is_integer(dtype),
-                          "cast: from {} to {}: {} holds losses and norms alone", name_of(from_),
-                          name_of(to_), name_of(dtype));
+    const DType from = in[0].dtype();
+    for (const DType dtype : {from, to_})
+      require<ValueError>(dtype != DType::f64, "cast: from {} to {}: {} holds losses and norms alone",
+                          name_of(from), name_of(to_), name_of(dtype));
     return {converted(in[0], to_)};
   }
 
   void backward(BackwardContext& ctx) override {
-    if (ctx.wants(0)) ctx.set_grad(0, converted(ctx.grad(), from_));
+    if (ctx.wants(0)) ctx.set_grad(0, converted(ctx.grad(), ctx.gradient_dtype(0)));
   }
 
  private:
-  DType from_ = DType::f32, to_;
+  DType to_;
 };
 
 Variable pointwise(const Variable& x, std::string_view name, UnaryOp op,
@@ -107,7 +96,7 @@ Variable silu(const Variable& x) { return pointwise(x, "silu", UnaryOp::silu); }
 
 Variable cast(const Variable& x, DType dtype) {
   if (x.defined() && x.tensor().dtype() == dtype) return x;
-  const bool recorded = !x.defined() || (is_floating(dtype) && is_floating(x.tensor().dtype()));
+  const bool recorded = !x.defined() || (is_floating_point(dtype) && is_floating_point(x.tensor().dtype()));
   return apply_one<CastOp>({recorded ? x : Variable(x.tensor())}, dtype);
 }
 

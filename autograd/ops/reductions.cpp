@@ -1,8 +1,8 @@
 // sum, mean, max.
 #include "autograd/ops/reductions.h"
 
+#include "autograd/convert.h"
 #include "autograd/ops/operands.h"
-#include "kernels/cast.h"
 #include "kernels/strided.h"
 
 namespace penstock::ops {
@@ -18,7 +18,7 @@ class ReductionOp final : public Op {
   std::string_view name() const override { return name_; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
-    require_fp32(name_, in);
+    require_floats(name_, in);
     const Tensor& x = in[0];
     shape_ = x.shape();
     const Axes axes = find_axes();
@@ -50,7 +50,7 @@ class ReductionOp final : public Op {
     const Tensor dy = ctx.grad().contiguous().reshape(kept_);
     if (kind_ == Reduction::sum || count_ == 1) return ctx.set_grad(0, dy.expand(shape_));
     if (kind_ == Reduction::max) return ctx.set_grad(0, shared(ctx, dy));
-    const Tensor share = Tensor::empty(ctx.context(), kept_);
+    const Tensor share = Tensor::empty(ctx.context(), kept_, dy.dtype());
     kernels::unary(ctx.stream(), kernels::UnaryOp::affine,
                    {static_cast<float>(1 / static_cast<double>(count_)), 0},
                    kernels::strided(kept_, {&dy, 1}), dy, share);
@@ -84,10 +84,11 @@ class ReductionOp final : public Op {
     const Tensor compared[] = {x, y.expand(shape_)};
     kernels::compare(ctx.stream(), kernels::Comparison::equal, kernels::strided(shape_, compared),
                      any_layout(x), any_layout(y), tie);
-    const Tensor dx = Tensor::empty(ctx.context(), shape_);
-    kernels::cast(ctx.stream(), tie.numel(), tie, dx);  // for a while: 1 at each tie
-    const Tensor ties = sum_to(dx, kept_), share = Tensor::empty(ctx.context(), kept_);
-    divide(ctx.stream(), dy, ties, share);
+    const Tensor ties = sum_to(converted(tie, DType::f32), kept_);
+    Tensor share = Tensor::empty(ctx.context(), kept_);
+    divide(ctx.stream(), converted(dy, DType::f32), ties, share);
+    share = converted(share, dy.dtype());
+    const Tensor dx = Tensor::empty(ctx.context(), shape_, dy.dtype());
     const Tensor wide[] = {tie, share.expand(shape_), share.expand(shape_)};
     kernels::select(ctx.stream(), kernels::strided(shape_, wide), tie, any_layout(share), {}, dx);
     return dx;

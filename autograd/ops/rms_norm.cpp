@@ -1,6 +1,7 @@
 // rms_norm: keeps x and 1 / root mean square of each row.
 #include "autograd/ops/rms_norm.h"
 
+#include "autograd/ops/operands.h"
 #include "kernels/norm.h"
 
 namespace penstock::ops {
@@ -15,6 +16,7 @@ class RmsNormOp final : public Op {
   std::string_view name() const override { return of_heads_ ? "head_rms_norm" : "rms_norm"; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
+    require_floats(name(), in);
     const Tensor x = in[x_].contiguous(), gain = in[gain_].contiguous();
     require<ShapeError>(x.shape().rank() >= 1, "{}: x without dimensions", name());
     require<ShapeError>(gain.shape().rank() == 1, "{}: gain {} is not of one dimension", name(),

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "autograd/ops/operands.h"
 #include "kernels/rope.h"
 
 namespace penstock::ops {
@@ -21,6 +22,7 @@ class RopeOp final : public Op {
   std::string_view name() const override { return "rope"; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
+    require_floats(name(), in.first(1));
     const Tensor x = in[0].contiguous(), positions = in[1].contiguous();
     const Shape& s = x.shape();
     require<ShapeError>(

@@ -142,11 +142,13 @@ class SplitOp final : public Op {
 
   void backward(BackwardContext& ctx) override {
     if (!ctx.wants(0)) return;
-    Tensor dx = Tensor::zeros(ctx.context(), shape_);  // of a part that nothing depends on
+    Tensor dx;
     Index begin = 0;
     for (std::size_t k = 0; k < sizes_.size(); begin += sizes_[k++]) {
       const Tensor& dy = ctx.grad(static_cast<int>(k));
-      if (dy.defined()) dx.slice(d_, begin, begin + sizes_[k]).copy_from(dy);
+      if (!dy.defined()) continue;  // nothing depends on this part
+      if (!dx.defined()) dx = Tensor::zeros(ctx.context(), shape_, dy.dtype());
+      dx.slice(d_, begin, begin + sizes_[k]).copy_from(dy);
     }
     ctx.set_grad(0, dx);
   }

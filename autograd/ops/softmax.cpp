@@ -14,12 +14,12 @@ class SoftmaxOp final : public Op {
   std::string_view name() const override { return logarithm_ ? "log_softmax" : "softmax"; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
-    require_fp32(name(), in);
+    require_floats(name(), in);
     require<ShapeError>(in[0].shape().rank() >= 1, "{}: a tensor without dimensions has no rows", name());
     const Tensor x = in[0].contiguous();
     rows_ = x.shape().without_last().numel();
     cols_ = x.shape().dim(-1);
-    const Tensor y = Tensor::empty(x.context(), x.shape());
+    const Tensor y = Tensor::empty(x.context(), x.shape(), x.dtype());
     const auto& kernel = logarithm_ ? kernels::log_softmax_forward : kernels::softmax_forward;
     kernel(x.context().stream(), rows_, cols_, x, y);
     save.output(0, 1u);
@@ -29,7 +29,7 @@ class SoftmaxOp final : public Op {
   void backward(BackwardContext& ctx) override {
     if (!ctx.wants(0)) return;
     const Tensor dy = ctx.grad().contiguous();
-    const Tensor dx = Tensor::empty(ctx.context(), dy.shape());
+    const Tensor dx = Tensor::empty(ctx.context(), dy.shape(), dy.dtype());
     const auto& kernel = logarithm_ ? kernels::log_softmax_backward : kernels::softmax_backward;
     kernel(ctx.stream(), rows_, cols_, ctx.output(0), dy, dx);
     ctx.set_grad(0, dx);

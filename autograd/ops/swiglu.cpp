@@ -1,6 +1,7 @@
 // swiglu: keeps its inputs.
 #include "autograd/ops/swiglu.h"
 
+#include "autograd/ops/operands.h"
 #include "kernels/swiglu.h"
 
 namespace penstock::ops {
@@ -13,6 +14,7 @@ class SwigluOp final : public Op {
   std::string_view name() const override { return "swiglu"; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
+    require_floats(name(), in);
     require<ShapeError>(in[gate_].shape() == in[up_].shape(), "swiglu: gate {} and up {}",
                         in[gate_].shape().str(), in[up_].shape().str());
     const Tensor gate = in[gate_].contiguous(), up = in[up_].contiguous();

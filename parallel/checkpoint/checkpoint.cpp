@@ -47,7 +47,7 @@ json write_shard(const fs::path& folder, const TrainingStep& training, WeightSto
     const auto& use = p.uses[0];
     if (!weights.holds(use.block)) continue;
     add(values, weight_file, p.name, weights.value(use.block, use.parameter));
-    for (std::size_t k = 0; k < buffers.size(); ++k)
+    for (std::size_t k = 0; k < buffers.size() && !p.frozen; ++k)
       add(state, optimizer_file, p.name + "/" + buffers[k],
           weights.optimizer_state(static_cast<int>(k), use.block, use.parameter));
   }
@@ -213,6 +213,7 @@ void Checkpoint::load(const std::string& name, const Shape& shape, Tensor target
 }
 
 void Checkpoint::load_weights(const Model& model, WeightStore& weights) const {
+  weights.values_changed();
   for (const ParameterRecord& p : model.parameters())
     for (const auto& use : p.uses)
       if (weights.holds(use.block) && !weights.is_alias(use.block, use.parameter))
@@ -223,7 +224,7 @@ void Checkpoint::load_optimizer(const Model& model, const Optimizer& optimizer, 
   const std::vector<std::string> buffers = optimizer.buffer_names();
   for (const ParameterRecord& p : model.parameters())
     for (const auto& use : p.uses)
-      if (weights.holds(use.block) && !weights.is_alias(use.block, use.parameter))
+      if (!p.frozen && weights.holds(use.block) && !weights.is_alias(use.block, use.parameter))
         for (std::size_t k = 0; k < buffers.size(); ++k)
           load(p.name + "/" + buffers[k], p.shape,
                weights.optimizer_state(static_cast<int>(k), use.block, use.parameter));

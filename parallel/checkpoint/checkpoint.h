@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/weight_source.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/pipeline/runtime/training_step.h"
 
@@ -42,7 +43,7 @@ void keep_newest(const std::filesystem::path& directory, Index keep);
 void clear_unfinished(const std::filesystem::path& directory);
 
 /// An opened checkpoint.
-class Checkpoint {
+class Checkpoint final : public WeightSource {
  public:
   /// `path` is a step's directory or the directory of steps (then the newest). Checks manifest, files and
   /// their sizes; throws IoError naming what is missing or damaged.
@@ -52,7 +53,7 @@ class Checkpoint {
   const std::filesystem::path& path() const { return path_; }
 
   /// Reads the values of the store's blocks; throws IoError for a tensor that is missing or of another shape.
-  void load_weights(const Model& model, WeightStore& weights) const;
+  void load_weights(const Model& model, WeightStore& weights) const override;
   /// The optimizer's buffers too.
   void load_optimizer(const Model& model, const Optimizer& optimizer, WeightStore& weights) const;
 

@@ -21,10 +21,11 @@ void dump_gradients(const std::filesystem::path& directory, const Model& model, 
     std::filesystem::create_directories(directory);
     std::vector<SafetensorsEntry> declared;
     for (const ParameterRecord& p : model.parameters())
-      declared.push_back({p.name, DType::f32, p.shape, nullptr, p.shape.numel() * 4});
+      if (!p.frozen) declared.push_back({p.name, DType::f32, p.shape, nullptr, p.shape.numel() * 4});
     writer.emplace(directory / "gradients.safetensors", declared, SafetensorsMetadata{{"format", "pt"}});
   }
   for (const ParameterRecord& p : model.parameters()) {
+    if (p.frozen) continue;
     const auto& use = p.uses[0];
     const int owner = rank_of_block(use.block);
     const std::string waiter =

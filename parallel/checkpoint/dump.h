@@ -9,7 +9,7 @@
 namespace penstock {
 
 /// DIR/gradients.safetensors: every gradient whole, fp32, under its parameter's name, written by rank 0.
-/// After the sum over uses, before clipping. Collective. Throws IoError.
+/// After the sum over uses, before clipping; frozen ones have none. Collective. Throws IoError.
 void dump_gradients(const std::filesystem::path& directory, const Model& model, const WeightStore& weights,
                     Communicator& world, RankContext& context,
                     const std::function<int(int block)>& rank_of_block);

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "autograd/convert.h"
 #include "core/philox.h"
 #include "parallel/pipeline/schedule/generate.h"
 #include "parallel/pipeline/schedule/lower.h"
 #include "parallel/pipeline/schedule/verify.h"
-#include "parallel/train/token_batches.h"
 
 namespace penstock {
 namespace {
@@ -83,7 +83,8 @@ Generation generate_tokens(Executor& executor, Communicator& pipeline, const Pla
   for (Index n = 0; n < count && source.length() <= positions; ++n) {
     std::int32_t next = 0;
     const auto on_output = [&](Index, const Variables& outputs) {
-      const std::vector<float> logits = outputs[0].tensor().to_vector<float>();  // (1, T, V)
+      const std::vector<float> logits =
+          converted(outputs[0].tensor(), DType::f32).to_vector<float>();  // (1, T, V)
       next = sample(std::span(logits).last(static_cast<std::size_t>(vocabulary)), options, source.length());
       if (keep_logits) result.logits = logits;
     };
@@ -97,7 +98,7 @@ Generation generate_tokens(Executor& executor, Communicator& pipeline, const Pla
   if (keep_logits && result.ids.empty() && source.length() > 1) {  // the prompt's own rows
     source.ids.pop_back();
     const auto keep = [&](Index, const Variables& outputs) {
-      result.logits = outputs[0].tensor().to_vector<float>();
+      result.logits = converted(outputs[0].tensor(), DType::f32).to_vector<float>();
     };
     executor.run(plan, source,
                  {.mode = Mode::evaluate, .micro_batch_size = 1, .on_output = keep, .loss = false});

@@ -41,7 +41,4 @@ class EvaluationBatches final : public BatchSource {
   TokenBatches tokens_;
 };
 
-/// The positions (B, T) int32 and sequence numbers (B) int64 of a micro-batch, for sources of one's own.
-MicroBatch micro_batch_of(RankContext& context, SequenceSpan sequences, Index length);
-
 }  // namespace penstock

@@ -37,8 +37,8 @@ Trainer::Trainer(TrainingSetup setup, Communicator& world, BatchSource& source, 
 
 void Trainer::initialize() { training_.weights().initialize(options_.seed); }
 
-void Trainer::initialize_from(const Checkpoint& checkpoint) {
-  checkpoint.load_weights(*setup_.model, training_.weights());
+void Trainer::initialize_from(const WeightSource& source) {
+  source.load_weights(*setup_.model, training_.weights());
 }
 
 void Trainer::resume(const Checkpoint& checkpoint) {
@@ -96,9 +96,9 @@ double Trainer::measure_hop() {
   Communicator& pipeline = *setup_.pipeline;
   if (pipeline.size() == 1) return 0;
   RankContext& context = *setup_.context;
-  const auto profiles =
-      profile_blocks(*setup_.model, source_, last_step_ + 1,
-                     micro_batch_span(source_.batch(last_step_ + 1), options_.micro_batch_size, 0));
+  const auto profiles = profile_blocks(
+      *setup_.model, source_, last_step_ + 1,
+      micro_batch_span(source_.batch(last_step_ + 1), options_.micro_batch_size, 0), {}, setup_.compute);
   constexpr int tag = (1 << 28) - 1, rounds = 5;
   double hop = 0;
   for (std::size_t stage = 1; stage < setup_.partition.size(); ++stage) {

@@ -80,8 +80,8 @@ class Trainer {
   /// Initial weights from the seed, or weights, moments and step of a checkpoint.
   void initialize();
   void resume(const Checkpoint& checkpoint);
-  /// The weights of a checkpoint alone.
-  void initialize_from(const Checkpoint& checkpoint);
+  /// Weights alone, of a checkpoint or another source.
+  void initialize_from(const WeightSource& source);
 
   /// What is evaluated: batches 1 .. `batches` of the source.
   void set_evaluation(BatchSource& source, Index batches);

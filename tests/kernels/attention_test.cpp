@@ -37,7 +37,7 @@ Results run_attention(Stream& stream, int isa, const Attention& s, const Data& d
   const auto size = [](const std::vector<float>& v) { return static_cast<Index>(v.size()); };
   Buffer<float> out(size(d.q)), lse(s.batch * s.heads * s.queries), dq(size(d.q)), dk(size(d.k)),
       dv(size(d.v));
-  Buffer<float> workspace(attention_backward_workspace(shape));
+  Buffer<float> workspace(attention_backward_workspace(shape, DType::f32));
   attention_forward_bodies[set](stream, shape, in(d.q), in(d.k), in(d.v), segments, out, lse);
   attention_backward_bodies[set](stream, shape, in(d.q), in(d.k), in(d.v), segments,
                                  In(out.data(), DType::f32), In(lse.data(), DType::f32), in(d.dout), In{},

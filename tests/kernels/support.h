@@ -129,6 +129,20 @@ inline std::vector<std::int32_t> random_ints(Index n, unsigned seed, int low, in
   for (std::int32_t& v : values) v = uniform(engine);
   return values;
 }
+/// fp32 values as bf16, and back.
+inline std::vector<bf16> narrow(const std::vector<float>& v) {
+  std::vector<bf16> result;
+  for (const float x : v) result.emplace_back(x);
+  return result;
+}
+inline std::vector<float> widen(const std::vector<bf16>& v) {
+  std::vector<float> result;
+  for (const bf16 x : v) result.push_back(static_cast<float>(x));
+  return result;
+}
+/// fp32 values that bf16 holds exactly.
+inline std::vector<float> rounded(const std::vector<float>& v) { return widen(narrow(v)); }
+
 inline std::vector<double> to_double(const std::vector<float>& v) { return {v.begin(), v.end()}; }
 
 inline bool same_bits(float a, float b) {

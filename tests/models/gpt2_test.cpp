@@ -26,7 +26,9 @@ TEST(Gpt2Presets, HaveThePublishedNumbersOfParameters) {
   EXPECT_EQ(count("gpt2-xl"), 1'557'611'200);
   // Four layers of 12 C^2 + 13 C, a final norm of 2 C, 256 tokens and 128 positions of C = 128.
   EXPECT_EQ(count("gpt2-tiny"), 4 * (12 * 128 * 128 + 13 * 128) + 2 * 128 + (256 + 128) * 128);
-  EXPECT_EQ(gpt2_preset_names().size(), 5u);
+  EXPECT_EQ(count("gpt3-small"), 125'226'240);
+  EXPECT_EQ(count("gpt3-175b"), 174'604'259'328);
+  EXPECT_EQ(gpt2_preset_names().size(), 13u);
 }
 
 TEST(Gpt2Presets, UntiedHeadsCountTheirTable) {

@@ -158,10 +158,42 @@ TEST(WeightStore, InitialValuesOfALargeParameterDoNotDependOnThreadsAndAreNormal
   EXPECT_GT(std::set<float>(first.begin(), first.end()).size(), first.size() * 9 / 10);
 }
 
+TEST(WeightStore, Bf16IsARoundedCopyOfFp32Masters) {
+  RankContext context;
+  const Model model = small_model();
+  WeightStore store(context, model, {0, 1, 2},
+                    {.gradients = true, .optimizer_buffers = 2, .compute = DType::bf16});
+  store.initialize(5);
+  const auto expect_copies = [&] {
+    for (int b = 0; b < model.size(); ++b)
+      for (const Parameter& p : model.block(b).parameters()) {
+        const Tensor narrow = store.resolve({b, p.index, 0});
+        ASSERT_EQ(narrow.dtype(), DType::bf16);
+        EXPECT_EQ(narrow.shape(), p.shape);
+        const Floats masters = store.value(b, p.index).to_vector<float>();
+        const std::vector<bf16> values = narrow.to_vector<bf16>();
+        for (std::size_t i = 0; i < masters.size(); ++i)
+          EXPECT_EQ(values[i].bits, bf16(masters[i]).bits) << p.name;
+      }
+  };
+  expect_copies();
+  EXPECT_EQ(store.resolve({2, 1, 0}).data(), store.resolve({0, 1, 0}).data()) << "tied";
+  EXPECT_EQ(store.gradient({0, 1, 0}).tensor.dtype(), DType::f32);
+  for (WeightStore::Run& run : store.runs())
+    for (Index i = 0; i < run.values.numel(); ++i)
+      run.values.data_as<float>()[i] += 0.01f * static_cast<float>(i + 1);
+  expect_copies();
+  const Floats others(static_cast<std::size_t>(store.value(0, 1).numel()), 0.1f);
+  store.value(0, 1).copy_from_host(others.data(), store.value(0, 1).bytes());
+  store.values_changed();
+  expect_copies();
+  EXPECT_THROW(WeightStore(context, model, {0}, {.compute = DType::f16}), ValueError);
+}
+
 TEST(WeightStore, RunsCoverEachStoredParameterOnceByDecay) {
   RankContext context;
   const Model model = small_model();
-  const WeightStore store(context, model, {0, 1, 2}, everything);
+  WeightStore store(context, model, {0, 1, 2}, everything);
   for (int b = 0; b < model.size(); ++b)
     for (const Parameter& p : model.block(b).parameters()) {
       if (store.is_alias(b, p.index)) continue;

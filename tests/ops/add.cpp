@@ -49,7 +49,7 @@ const RegisterOp record({
                   },
                   "add: (2, 3) and (2)"},
                  {"dtypes", [](RankContext& c) { add(some(c, {2}), some(c, {2}, DType::bf16)); },
-                  "add: computes with fp32, not bf16"},
+                  "add: fp32 with bf16"},
                  {"no_value", [](RankContext& c) { add(some(c, {2}), Variable()); },
                   "add: input 1 has no value"}},
 });

@@ -22,9 +22,9 @@ std::vector<Refusal> refusals(const std::string& name, Operation op) {
        name + ": (4, 2) and (4, 4)"},
       {"empty_is_not_one", [=](RankContext& c) { op(some(c, {0}), some(c, {2})); }, name + ": (0) and (2)"},
       {"dtype", [=](RankContext& c) { op(some(c, {2}), some(c, {2}, DType::bf16)); },
-       name + ": computes with fp32, not bf16"},
+       name + ": fp32 with bf16"},
       {"integers", [=](RankContext& c) { op(some(c, {2}, DType::i32), some(c, {2})); },
-       name + ": computes with fp32, not int32"},
+       name + ": computes with fp32 or bf16, not int32"},
       {"no_value", [=](RankContext& c) { op(some(c, {2}), Variable()); }, name + ": input 1 has no value"}};
 }
 
@@ -77,7 +77,8 @@ const RegisterOp mul_record({
     .name = "mul",
     .tolerances = {{DType::f32, 6e-8, 0, 2e-6,
                     "one rounding; a gradient is a product, or the sum of rounded products in double, which "
-                    "may cancel"}},
+                    "may cancel"},
+                   in_bf16(1.01, 0, 4, "a gradient is rounded before its sum, which may cancel, and after")},
     .samples = mul_samples,
     .benchmarks = one_benchmark(mul_samples),
     .refusals = refusals("mul", ops::mul),
@@ -86,7 +87,8 @@ const RegisterOp mul_record({
 const RegisterOp div_record({
     .name = "div",
     .tolerances = {{DType::f32, 1.3e-7, 0, 2e-6,
-                    "one rounding; the divisor's gradient has three, and cancels in a sum"}},
+                    "one rounding; the divisor's gradient has three, and cancels in a sum"},
+                   in_bf16(1.01, 0, 4, "a gradient is rounded before its sum, which may cancel, and after")},
     .samples = div_samples,
     .benchmarks = one_benchmark(div_samples),
     .refusals = refusals("div", ops::div),
@@ -101,13 +103,14 @@ std::vector<Sample> affine_samples() {
 
 const RegisterOp affine_record({
     .name = "add_and_mul_by_a_number",
-    .tolerances = {{DType::f32, 2e-7, 2e-7, 2e-7, "three roundings, of which the sums may cancel"}},
+    .tolerances = {{DType::f32, 2e-7, 2e-7, 2e-7, "three roundings, of which the sums may cancel"},
+                   in_bf16(3, 4, 3, "three roundings, the first of numbers up to four")},
     .samples = affine_samples,
     .benchmarks = one_benchmark(affine_samples),
     .refusals = {{"dtype", [](RankContext& c) { ops::add(some(c, {2}, DType::f16), 1.0f); },
-                  "add: computes with fp32, not fp16"},
+                  "add: computes with fp32 or bf16, not fp16"},
                  {"integers", [](RankContext& c) { ops::mul(some(c, {2}, DType::i64), 2.0f); },
-                  "mul: computes with fp32, not int64"},
+                  "mul: computes with fp32 or bf16, not int64"},
                  {"no_value", [](RankContext&) { ops::mul(Variable(), 2.0f); }, "mul: input 0 has no value"}},
 });
 

@@ -153,9 +153,9 @@ const RegisterOp record({
                   "int64"},
                  {"dtype",
                   [](RankContext& c) {
-                    ops::self_attention(some(c, {1, 4, 3}, DType::bf16), {});
+                    ops::self_attention(some(c, {1, 4, 3}, DType::f16), {});
                   },
-                  "bf16"},
+                  "fp16"},
                  {"no_value", [](RankContext&) { ops::self_attention(Variable(), {}); },
                   "self_attention: input 0 has no value"}},
 });

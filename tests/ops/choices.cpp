@@ -67,7 +67,7 @@ const RegisterOp where_record({
                   [](RankContext& c) {
                     ops::where(some(c, {2}, DType::u8), some(c, {2}, DType::bf16), some(c, {2}));
                   },
-                  "where: computes with fp32, not bf16"},
+                  "where: bf16 with fp32"},
                  {"shapes",
                   [](RankContext& c) { ops::where(some(c, {2}, DType::u8), some(c, {3}), some(c, {3})); },
                   "where: (2) and (3)"},
@@ -111,8 +111,8 @@ const RegisterOp comparison_record({
                   [](RankContext& c) { ops::equal(some(c, {2}, DType::i32), some(c, {2}, DType::i64)); },
                   "equal: int32 with int64"},
                  {"dtype",
-                  [](RankContext& c) { ops::greater(some(c, {2}, DType::bf16), some(c, {2}, DType::bf16)); },
-                  "greater: compares fp32, int32, int64 or uint8, not bf16"},
+                  [](RankContext& c) { ops::greater(some(c, {2}, DType::f16), some(c, {2}, DType::f16)); },
+                  "greater: compares fp32, bf16, int32, int64 or uint8, not fp16"},
                  {"no_value", [](RankContext& c) { ops::not_equal(some(c, {2}), Variable()); },
                   "not_equal: input 1 has no value"}},
 });
@@ -179,6 +179,7 @@ const RegisterOp cast_record({
          {"fp64", [](RankContext& c) { ops::cast(some(c, {2}), DType::f64); }, "cast: from fp32 to fp64"},
          {"no_value", [](RankContext&) { ops::cast(Variable(), DType::bf16); },
           "cast: input 0 has no value"}},
+    .fp32_alone = true,  // its samples name the types
 });
 
 }  // namespace

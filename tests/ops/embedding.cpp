@@ -88,9 +88,9 @@ const RegisterOp record({
                   "embedding: ids (1, 1, 1, 1, 1, 1, 1, 1)"},
                  {"table_dtype",
                   [](RankContext& c) {
-                    ops::embedding(some(c, {3}, DType::i32), some(c, {5, 2}, DType::bf16));
+                    ops::embedding(some(c, {3}, DType::i32), some(c, {5, 2}, DType::f16));
                   },
-                  "bf16"},
+                  "fp16"},
                  {"no_value", [](RankContext& c) { ops::embedding(some(c, {3}, DType::i32), Variable()); },
                   "embedding: input 1 has no value"}},
 });

@@ -112,7 +112,7 @@ const RegisterOp record({
                   [](RankContext& c) {
                     ops::matmul(some(c, {2, 3}), some(c, {3, 2}, DType::bf16));
                   },
-                  "matmul: computes with fp32, not bf16"},
+                  "matmul: fp32 with bf16"},
                  {"no_value",
                   [](RankContext& c) {
                     ops::matmul(some(c, {2, 3}), Variable());

@@ -62,7 +62,7 @@ const RegisterOp record({
                   },
                   "mse_sum: (2, 3) and the target (3)"},
                  {"dtype", [](RankContext& c) { ops::mse_sum(some(c, {2}), some(c, {2}, DType::bf16)); },
-                  "mse_sum: computes with fp32, not bf16"},
+                  "mse_sum: fp32 with bf16"},
                  {"no_value", [](RankContext& c) { ops::mse_sum(some(c, {2}), Variable()); },
                   "mse_sum: input 1 has no value"}},
 });

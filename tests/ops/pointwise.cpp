@@ -1,4 +1,6 @@
 // Op records: functions of one operand.
+#include <optional>
+
 #include "autograd/ops/arithmetic.h"
 #include "ops/general.h"
 
@@ -8,19 +10,21 @@ namespace {
 using Function = Variable (*)(const Variable&);
 
 std::vector<Refusal> refusals(const std::string& name, std::function<Variable(const Variable&)> op) {
-  return {{"dtype", [=](RankContext& c) { op(some(c, {2}, DType::bf16)); },
-           name + ": computes with fp32, not bf16"},
+  return {{"dtype", [=](RankContext& c) { op(some(c, {2}, DType::f16)); },
+           name + ": computes with fp32 or bf16, not fp16"},
           {"integers", [=](RankContext& c) { op(some(c, {2}, DType::i32)); },
-           name + ": computes with fp32, not int32"},
+           name + ": computes with fp32 or bf16, not int32"},
           {"no_value", [=](RankContext&) { op(Variable()); }, name + ": input 0 has no value"}};
 }
 
 template <class Apply, class Reference, class Draw>
 OpRecord record(const std::string& name, Apply apply, Reference f, Draw draw, std::vector<float> ends,
-                Tolerance tolerance) {
+                Tolerance tolerance, std::optional<Tolerance> bf16 = {}) {
   const auto samples = [=] { return unary_samples(name, apply, f, draw, ends); };
+  std::vector<Tolerance> tolerances{tolerance};
+  if (bf16) tolerances.push_back(*bf16);
   return {.name = name,
-          .tolerances = {tolerance},
+          .tolerances = tolerances,
           .samples = samples,
           .benchmarks = [=] { return std::vector<Sample>{samples()[6]}; },
           .refusals = refusals(name, apply)};
@@ -35,7 +39,8 @@ OpRecord powers_of_several() {
       },
       [](auto v) { return (v * v + 1) * (1 / v * v); }, draw_away_from_zero,
       {0.5f, -0.5f, 2.0f, -2.0f, 100.0f, -100.0f},
-      {DType::f32, 5e-7, 0, 5e-6, "four powers and three roundings; the slopes of x and 1/x cancel"});
+      {DType::f32, 5e-7, 0, 5e-6, "four powers and three roundings; the slopes of x and 1/x cancel"},
+      in_bf16(6, 0, 12, "each of seven results is rounded, and the slopes of x and 1/x cancel"));
   r.refusals = refusals("pow", [](const Variable& x) { return ops::pow(x, 2.0f); });
   r.samples = [plain = r.samples] {
     std::vector<Sample> all = plain();
@@ -55,10 +60,11 @@ const RegisterOp neg_record(record("neg", Function(ops::neg), [](auto v) { retur
                                    {0.0f, -0.0f, 3e38f, -3e38f, 1e-45f},
                                    {DType::f32, 0, 0, 1e-7, "a change of sign"}));
 
-const RegisterOp exp_record(
-    record("exp", Function(ops::exp), [](auto v) { return std::exp(v); }, draw_normal,
-           {0.0f, -0.0f, 40.0f, -40.0f, 87.0f, -87.0f, -88.0f, -104.0f, -1e4f, 1e-30f, 16.0f},
-           {DType::f32, 2e-7, 1e-30, 1e-6, "1.2 units in the last place; results below 2^-126 are 0"}));
+const RegisterOp exp_record(record(
+    "exp", Function(ops::exp), [](auto v) { return std::exp(v); }, draw_normal,
+    {0.0f, -0.0f, 40.0f, -40.0f, 87.0f, -87.0f, -88.0f, -104.0f, -1e4f, 1e-30f, 16.0f},
+    {DType::f32, 2e-7, 1e-30, 1e-6, "1.2 units in the last place; results below 2^-126 are 0"},
+    in_bf16(1.01, 1e-30, 2.01, "the slope is the rounded output")));
 
 const RegisterOp log_record(record("log", Function(ops::log), [](auto v) { return std::log(v); },
                                    draw_positive, {0.01f, 0.5f, 1.0f, 1.0000001f, 2.0f, 1e4f, 1e30f, 3e38f},
@@ -68,9 +74,11 @@ const RegisterOp tanh_record(
     record("tanh", Function(ops::tanh), [](auto v) { return std::tanh(v); }, draw_normal, ends,
            {DType::f32, 3e-7, 0, 1e-6, "the C library's tanh; an exponential and six roundings"}));
 
-const RegisterOp sqrt_record(record("sqrt", Function(ops::sqrt), [](auto v) { return std::sqrt(v); },
-                                    draw_positive, {0.01f, 0.5f, 1.0f, 1.0000001f, 2.0f, 1e4f, 1e30f},
-                                    {DType::f32, 7e-8, 0, 1e-6, "one rounding; one division"}));
+const RegisterOp sqrt_record(record(
+    "sqrt", Function(ops::sqrt), [](auto v) { return std::sqrt(v); }, draw_positive,
+    {0.01f, 0.5f, 1.0f, 1.0000001f, 2.0f, 1e4f, 1e30f},
+    {DType::f32, 7e-8, 0, 1e-6, "one rounding; one division"},
+    in_bf16(1.01, 0, 2.02, "the slope is taken from the rounded output")));
 
 const RegisterOp pow_record(record(
     "pow", [](const Variable& x) { return ops::pow(x, 1.5f); },

@@ -37,7 +37,7 @@ Sample sample_of(const std::string& name, const Sizes& z, const AttentionOptions
   s.apply = [=](const Variables& in, const StepState*) {
     const ops::AttentionResult r =
         ops::attention(in[0], in[1], in[2], options, in.size() > 3 ? in[3] : Variable());
-    if (read == Read::both) return ops::add(r.out, ops::gelu(r.lse));
+    if (read == Read::both) return ops::add(r.out, ops::cast(ops::gelu(r.lse), r.out.tensor().dtype()));
     return read == Read::out ? r.out : r.lse;
   };
   set_reference(s, [=]<class Real>(const std::vector<std::vector<Real>>& in) {
@@ -104,7 +104,9 @@ const RegisterOp record({
     .tolerances = {{DType::f32, 2e-6, 2e-6, 6e-6,
                     "a score of D products is off by some 1e-7 of its size, the exponential makes that a "
                     "relative error "
-                    "of each weight; outputs average over keys, gradients add two more products"}},
+                    "of each weight; outputs average over keys, gradients add two more products"},
+                   in_bf16(2.02, 2.02, 2.02,
+                           "some samples add the output and a function of the log-sum-exp, each rounded")},
     .samples = samples,
     .benchmarks =
         [] {

@@ -66,8 +66,8 @@ std::vector<Sample> samples(bool logarithm) {
 std::vector<Refusal> refusals(const std::string& name, Variable (*op)(const Variable&)) {
   return {{"scalar", [=](RankContext& c) { op(some(c, Shape{})); },
            name + ": a tensor without dimensions has no rows"},
-          {"dtype", [=](RankContext& c) { op(some(c, {2}, DType::bf16)); },
-           name + ": computes with fp32, not bf16"},
+          {"dtype", [=](RankContext& c) { op(some(c, {2}, DType::f16)); },
+           name + ": computes with fp32 or bf16, not fp16"},
           {"no_value", [=](RankContext&) { op(Variable()); }, name + ": input 0 has no value"}};
 }
 

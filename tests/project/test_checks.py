@@ -10,6 +10,8 @@ import unittest
 import check_documents
 import check_format
 import check_includes
+import check_reference
+import check_snippets
 import check_text
 import sources
 from sources import Source
@@ -156,6 +158,62 @@ class Documents(unittest.TestCase):
         body = "[a](CONTRIBUTING.md) [b](no-such.md) `scripts/test` `scripts/no-such` [c](https://example.org/x)\n"
         found = check_documents.check_document(ROOT, "README.md", body)
         self.assertEqual([v.message.split(": ")[1] for v in found], ["no-such.md", "scripts/no-such"])
+
+
+class Snippets(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.root = pathlib.Path(self.folder.name)
+        (self.root / "main.cpp").write_text("// What.\nint a = 1;\n\nint f() {\n  return a;\n}\n\nint b = 2;\n")
+
+    def lines(self, code, name=" main.cpp"):
+        body = f"# A\n```cpp{name}\n{code}```\nText.\n"
+        return [v.line for v in check_snippets.check_document(self.root, "a.md", body)]
+
+    def test_code_of_the_file(self):
+        for code in ["int a = 1;\n", "  int a = 1;\n\n  int f() {\n", "int f() {\nreturn a;\n}\n", "// What.\n",
+                     "int a = 1;\n// ...\nreturn a;\n", "int a = 1;\n\n// ...\n\nint b = 2;\n"]:
+            self.assertEqual(self.lines(code), [], code)
+
+    def test_other_code(self):
+        self.assertEqual(self.lines("int a = 2;\n"), [3])
+        self.assertEqual(self.lines("int a = 1;\nint f() {\n"), [3])  # a line is left out
+        self.assertEqual(self.lines("int b = 2;\n// ...\nint a = 1;\n"), [5])  # another order
+        self.assertEqual(self.lines("int a = 1;\n// ...\nint c;\n"), [5])
+        self.assertEqual(self.lines("int a = 1\n"), [3])
+        self.assertEqual(self.lines("int a = 1;\n", " gone.cpp"), [2])
+        self.assertEqual(self.lines("int a = 1;\n", ""), [2])
+
+
+class Reference(unittest.TestCase):
+    """On a tree of one header, with the project's own settings."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.root = pathlib.Path(self.folder.name)
+        os.environ.pop("PENSTOCK_REFERENCE_OUTPUT", None)
+        for name in ["Doxyfile", "opening_comment.sed", "overview.md"]:
+            path = self.root / "docs" / "reference" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes((ROOT / "docs" / "reference" / name).read_bytes())
+        for name in ["core", "kernels", "autograd", "nn", "data", "parallel", "models"]:
+            (self.root / name).mkdir()
+
+    def violations(self, comment):
+        (self.root / "core" / "a.h").write_text(f"// What.\n#pragma once\n\n/// {comment}\nint f(int a);\n")
+        return sorted({(v.path, v.line) for v in check_reference.check(self.root)})
+
+    def test_a_comment_that_is_wrong_is_found(self):
+        self.assertEqual(self.violations("The square of a."), [])
+        self.assertEqual(self.violations("The square. @param b its side"), [("core/a.h", 4)])
+        self.assertEqual(self.violations("The square of a <side>."), [("core/a.h", 4)])
+
+    def test_no_doxygen_is_a_failure(self):
+        found = check_reference.check(self.root, "no-such-doxygen")
+        self.assertEqual(len(found), 1)
+        self.assertIn("is needed", found[0].message)
 
 
 class WholeRun(unittest.TestCase):

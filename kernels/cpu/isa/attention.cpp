@@ -8,14 +8,13 @@
 
 #include <cmath>
 
+#include "kernels/cpu/isa/rows.h"
 #include "kernels/cpu/isa/small_product.h"
 #include "kernels/cpu/isa/transpose.h"
-#include "kernels/cpu/isa/vector_math.h"
 
 namespace penstock::kernels::cpu::PENSTOCK_ISA {
 namespace {
 
-constexpr float infinity = __builtin_inff();
 constexpr Index block = 64;  // queries, and keys, of a block
 constexpr Index vectors = block / lanes;
 constexpr Index largest_head = 256;
@@ -75,7 +74,8 @@ void mask_scores(const QueryBlock& q, Index key, Index n, float* scores) {
 }
 
 /// to (head, 64) = the rows of `from` (count, head) as columns, times `factor`; columns beyond count are 0.
-void transpose_block(const float* from, Index stride, Index count, Index head, float factor, float* to) {
+template <class T>
+void transpose_block(const T* from, Index stride, Index count, Index head, float factor, float* to) {
   const Index whole = head / lanes * lanes;
   for (Index i = 0; i < block; i += lanes)
     for (Index d = 0; d < whole; d += lanes) {
@@ -86,8 +86,27 @@ void transpose_block(const float* from, Index stride, Index count, Index head, f
       for (Index r = 0; r < lanes; ++r) store(to + (d + r) * block + i, square[r]);
     }
   for (Index i = 0; i < block; ++i)
-    for (Index d = whole; d < head; ++d) to[d * block + i] = i < count ? from[i * stride + d] * factor : 0.0f;
+    for (Index d = whole; d < head; ++d)
+      to[d * block + i] = i < count ? widened(from[i * stride + d]) * factor : 0.0f;
 }
+
+/// Rows of a block as fp32: where they lie, or a copy in `buffer` (64, head).
+struct Rows {
+  const float* data;
+  Index stride;
+};
+PENSTOCK_INLINE Rows rows_of(const float* from, Index stride, Index, Index, float*) { return {from, stride}; }
+PENSTOCK_INLINE Rows rows_of(const bf16* from, Index stride, Index count, Index head, float* buffer) {
+  for (Index i = 0; i < count; ++i)
+    for_lanes(
+        head, [&](Index d, Index n) __attribute__((always_inline)) {
+          store(buffer + i * head + d, load(from + i * stride + d, n), n);
+        });
+  return {buffer, head};
+}
+/// Floats of such a buffer: none where the rows are fp32 already.
+template <class T>
+inline constexpr Index buffer_size = std::is_same_v<T, float> ? 1 : block* largest_head;
 
 struct Softmax {
   Floats top[vectors];    // largest score so far
@@ -114,17 +133,18 @@ PENSTOCK_INLINE void absorb(Softmax& softmax, Index n, float* scores, Floats* sh
   }
 }
 
-void forward_block(const QueryBlock& q, const float* query, const float* k, const float* v, float* out,
-                   float* lse) {
+template <class T>
+void forward_block(const QueryBlock& q, const T* query, const T* k, const T* v, T* out, float* lse) {
   const AttentionShape& s = *q.shape;
   const Index head = s.head_size;
   alignas(64) float query_t[largest_head * block];
   alignas(64) float scores[block * block];
   alignas(64) float sums[block * largest_head];
   alignas(64) float factors[block];
+  alignas(64) float buffer[buffer_size<T>];
   transpose_block(query, s.q_stride, q.count, head, s.scale, query_t);
   const Index used = div_up(q.count, lanes) * lanes;  // columns of scores that are worth computing
-  if (used < block) std::memset(scores, 0, sizeof scores);
+  if (used < block) zero(scores, block * block);
   Softmax softmax;
   for (Index i = 0; i < vectors; ++i) softmax.top[i] = splat(-infinity), softmax.total[i] = Floats{};
 
@@ -132,7 +152,8 @@ void forward_block(const QueryBlock& q, const float* query, const float* k, cons
   const Index end = q.end_key();
   for (Index key = q.begin_key(); key < end; key += block) {
     const Index n = end - key < block ? end - key : block;
-    small_product(n, used, head, {k + key * s.k_stride, s.k_stride, 1}, query_t, block, scores, block, false);
+    const Rows keys = rows_of(k + key * s.k_stride, s.k_stride, n, head, buffer);
+    small_product(n, used, head, {keys.data, keys.stride, 1}, query_t, block, scores, block, false);
     if (!q.sees_all(key, n)) mask_scores(q, key, n, scores);
     Floats shrink[vectors];
     absorb(softmax, n, scores, shrink);
@@ -142,20 +163,21 @@ void forward_block(const QueryBlock& q, const float* query, const float* k, cons
         if (factors[i] != 1.0f)
           for (Index d = 0; d < head; ++d) sums[i * head + d] *= factors[i];
     }
-    small_product(q.count, head, n, {scores, 1, block}, v + key * s.v_stride, s.v_stride, sums, head, !first);
+    const Rows values = rows_of(v + key * s.v_stride, s.v_stride, n, head, buffer);
+    small_product(q.count, head, n, {scores, 1, block}, values.data, values.stride, sums, head, !first);
     first = false;
   }
 
   for (Index i = 0; i < q.count; ++i) {
     const float total = softmax.total[i / lanes][i % lanes];
-    float* row = out + i * s.out_stride;
+    T* row = out + i * s.out_stride;
     if (total == 0.0f) {  // sees no key
-      std::memset(row, 0, static_cast<std::size_t>(head) * sizeof(float));
+      zero(row, head);
       lse[i] = -infinity;
       continue;
     }
     const float scale = 1.0f / total;
-    for (Index d = 0; d < head; ++d) row[d] = sums[i * head + d] * scale;
+    for (Index d = 0; d < head; ++d) row[d] = narrowed<T>(sums[i * head + d] * scale);
     lse[i] = softmax.top[i / lanes][i % lanes] + std::log(total);
   }
 }
@@ -164,50 +186,81 @@ void forward_block(const QueryBlock& q, const float* query, const float* k, cons
 
 void attention_forward(Stream& stream, const AttentionShape& shape, In q, In k, In v, In segment_ids, Out out,
                        Out lse) {
-  const float* pq = floats(q);
-  const float* pk = floats(k);
-  const float* pv = floats(v);
-  const std::int32_t* segments = segment_ids ? int32s(segment_ids) : nullptr;
-  float* pout = floats(out);
-  float* plse = floats(lse);
-  check(shape, segments);
-  const Index blocks = div_up(shape.queries, block);
-  const Index per_kv = shape.heads / shape.kv_heads;
-  stream.pool().parallel_for(shape.batch * shape.heads * blocks, [&](Index task) {
-    const Index b = task / (shape.heads * blocks), h = task / blocks % shape.heads;
-    const Index first = (blocks - 1 - task % blocks) * block;  // the long rows first
-    const Index count = shape.queries - first < block ? shape.queries - first : block;
-    const QueryBlock queries{&shape, segments ? segments + b * shape.keys : nullptr, first, count};
-    const Index kv_offset = h / per_kv * shape.head_size;
-    forward_block(queries, pq + (b * shape.queries + first) * shape.q_stride + h * shape.head_size,
-                  pk + b * shape.keys * shape.k_stride + kv_offset,
-                  pv + b * shape.keys * shape.v_stride + kv_offset,
-                  pout + (b * shape.queries + first) * shape.out_stride + h * shape.head_size,
-                  plse + (b * shape.heads + h) * shape.queries + first);
+  for_storage(q.dtype, [&]<class T>() {
+    const T* pq = values<T>(q);
+    const T* pk = values<T>(k);
+    const T* pv = values<T>(v);
+    const std::int32_t* segments = segment_ids ? values<std::int32_t>(segment_ids) : nullptr;
+    T* pout = values<T>(out);
+    float* plse = values<float>(lse);
+    check(shape, segments);
+    const Index blocks = div_up(shape.queries, block);
+    const Index per_kv = shape.heads / shape.kv_heads;
+    stream.pool().parallel_for(shape.batch * shape.heads * blocks, [&](Index task) {
+      const Index b = task / (shape.heads * blocks), h = task / blocks % shape.heads;
+      const Index first = (blocks - 1 - task % blocks) * block;  // the long rows first
+      const Index count = shape.queries - first < block ? shape.queries - first : block;
+      const QueryBlock queries{&shape, segments ? segments + b * shape.keys : nullptr, first, count};
+      const Index kv_offset = h / per_kv * shape.head_size;
+      forward_block(queries, pq + (b * shape.queries + first) * shape.q_stride + h * shape.head_size,
+                    pk + b * shape.keys * shape.k_stride + kv_offset,
+                    pv + b * shape.keys * shape.v_stride + kv_offset,
+                    pout + (b * shape.queries + first) * shape.out_stride + h * shape.head_size,
+                    plse + (b * shape.heads + h) * shape.queries + first);
+    });
   });
 }
 
 namespace {
 
-/// Pointers to one head's data in one batch row, at the first query of a block (q, out, dout, dq, lse) or at
-/// key 0.
-struct Backward {
-  const float *q, *k, *v, *out, *lse, *dout, *dlse;  // dlse may be null
-  float *dq, *dk, *dv;
+/// Rows that gradients are added up in, fp32.
+struct Sums {
+  float* data;
+  Index stride;
 };
 
-void zero_rows(float* rows, Index stride, Index count, Index head) {
+/// Pointers to one head's data in one batch row, at the first query of a block (q, out, dout, dq, lse) or at
+/// key 0.
+template <class T>
+struct Backward {
+  const T *q, *k, *v, *out, *dout;
+  const float *lse, *dlse;  // dlse may be null
+  T* dq;
+  Sums dk, dv;
+};
+
+template <class T>
+void zero_rows(T* rows, Index stride, Index count, Index head) {
+  for (Index i = 0; i < count; ++i) zero(rows + i * stride, head);
+}
+
+/// Where rows of a gradient are added up: in place, or in `buffer` where they are not fp32.
+PENSTOCK_INLINE Sums sums_of(float* rows, Index stride, Index, float*) { return {rows, stride}; }
+PENSTOCK_INLINE Sums sums_of(bf16*, Index, Index head, float* buffer) { return {buffer, head}; }
+
+/// Rounds what was added up elsewhere.
+PENSTOCK_INLINE void finish_rows(const Sums&, float*, Index, Index, Index) {}
+PENSTOCK_INLINE void finish_rows(const Sums& sums, bf16* rows, Index stride, Index count, Index head) {
   for (Index i = 0; i < count; ++i)
-    std::memset(rows + i * stride, 0, static_cast<std::size_t>(head) * sizeof(float));
+    for_lanes(
+        head, [&](Index d, Index n) __attribute__((always_inline)) {
+          store(rows + i * stride + d, load(sums.data + i * sums.stride + d, n), n);
+        });
 }
 
 /// Gradients of one block of queries: dq is written, dk and dv are added to.
-void backward_block(const QueryBlock& q, const Backward& at) {
+template <class T>
+void backward_block(const QueryBlock& q, const Backward<T>& at) {
   const AttentionShape& s = *q.shape;
   const Index head = s.head_size;
   alignas(64) float query_t[largest_head * block], dout_t[largest_head * block];
   alignas(64) float p[block * block], dp[block * block];
   alignas(64) float lse[block], delta[block];
+  alignas(64) float query_buffer[buffer_size<T>], dout_buffer[buffer_size<T>], dq_buffer[buffer_size<T>],
+      buffer[buffer_size<T>];
+  const Rows queries = rows_of(at.q, s.q_stride, q.count, head, query_buffer);
+  const Rows douts = rows_of(at.dout, s.out_stride, q.count, head, dout_buffer);
+  const Sums dq = sums_of(at.dq, s.q_stride, head, dq_buffer);
   transpose_block(at.q, s.q_stride, q.count, head, s.scale, query_t);
   transpose_block(at.dout, s.out_stride, q.count, head, 1.0f, dout_t);
   const Index used = div_up(q.count, lanes) * lanes;
@@ -226,15 +279,15 @@ void backward_block(const QueryBlock& q, const Backward& at) {
     // A query that sees nothing has p = exp(score - infinity) = 0.
     lse[i] = i < q.count && at.lse[i] != -infinity ? at.lse[i] : infinity;
   }
-  zero_rows(at.dq, s.q_stride, q.count, head);
+  zero_rows(dq.data, dq.stride, q.count, head);
 
   const Index end = q.end_key();
   for (Index key = q.begin_key(); key < end; key += block) {
     const Index n = end - key < block ? end - key : block;
-    const float* k = at.k + key * s.k_stride;
-    const float* v = at.v + key * s.v_stride;
-    small_product(n, used, head, {k, s.k_stride, 1}, query_t, block, p, block, false);
-    small_product(n, used, head, {v, s.v_stride, 1}, dout_t, block, dp, block, false);
+    const Rows values = rows_of(at.v + key * s.v_stride, s.v_stride, n, head, buffer);
+    small_product(n, used, head, {values.data, values.stride, 1}, dout_t, block, dp, block, false);
+    const Rows keys = rows_of(at.k + key * s.k_stride, s.k_stride, n, head, buffer);
+    small_product(n, used, head, {keys.data, keys.stride, 1}, query_t, block, p, block, false);
     if (!q.sees_all(key, n)) mask_scores(q, key, n, p);
     for (Index j = 0; j < n; ++j)
       for (Index i = 0; i < used; i += lanes) {
@@ -243,50 +296,58 @@ void backward_block(const QueryBlock& q, const Backward& at) {
         store(p + e, weight);
         store(dp + e, weight * (load(dp + e) - load(delta + i)) * splat(s.scale));
       }
-    small_product(n, head, q.count, {p, block, 1}, at.dout, s.out_stride, at.dv + key * s.v_stride,
-                  s.v_stride, true);
-    small_product(n, head, q.count, {dp, block, 1}, at.q, s.q_stride, at.dk + key * s.k_stride, s.k_stride,
-                  true);
-    small_product(q.count, head, n, {dp, 1, block}, k, s.k_stride, at.dq, s.q_stride, true);
+    small_product(n, head, q.count, {p, block, 1}, douts.data, douts.stride, at.dv.data + key * at.dv.stride,
+                  at.dv.stride, true);
+    small_product(n, head, q.count, {dp, block, 1}, queries.data, queries.stride,
+                  at.dk.data + key * at.dk.stride, at.dk.stride, true);
+    small_product(q.count, head, n, {dp, 1, block}, keys.data, keys.stride, dq.data, dq.stride, true);
   }
+  finish_rows(dq, at.dq, s.q_stride, q.count, head);
 }
 
 }  // namespace
 
 void attention_backward(Stream& stream, const AttentionShape& shape, In q, In k, In v, In segment_ids, In out,
                         In lse, In dout, In dlse, Out workspace, Out dq, Out dk, Out dv) {
-  (void)workspace;
-  const float* pq = floats(q);
-  const float* pk = floats(k);
-  const float* pv = floats(v);
-  const float* pout = floats(out);
-  const float* plse = floats(lse);
-  const float* pdout = floats(dout);
-  const float* pdlse = floats(dlse);
-  const std::int32_t* segments = segment_ids ? int32s(segment_ids) : nullptr;
-  float* pdq = floats(dq);
-  float* pdk = floats(dk);
-  float* pdv = floats(dv);
+  const float* plse = values<float>(lse);
+  const float* pdlse = values<float>(dlse);
+  float* pworkspace = values<float>(workspace);
+  const std::int32_t* segments = segment_ids ? values<std::int32_t>(segment_ids) : nullptr;
   check(shape, segments);
   const Index head = shape.head_size, per_kv = shape.heads / shape.kv_heads;
-  // One task owns a key/value head and adds what its query heads and their blocks give, ascending.
-  stream.pool().parallel_for(shape.batch * shape.kv_heads, [&](Index task) {
-    const Index b = task / shape.kv_heads, kv = task % shape.kv_heads;
-    const Index k_offset = b * shape.keys * shape.k_stride + kv * head;
-    const Index v_offset = b * shape.keys * shape.v_stride + kv * head;
-    zero_rows(pdk + k_offset, shape.k_stride, shape.keys, head);
-    zero_rows(pdv + v_offset, shape.v_stride, shape.keys, head);
-    for (Index h = kv * per_kv; h < (kv + 1) * per_kv; ++h)
-      for (Index first = 0; first < shape.queries; first += block) {
-        const Index count = shape.queries - first < block ? shape.queries - first : block;
-        const Index q_offset = (b * shape.queries + first) * shape.q_stride + h * head;
-        const Index out_offset = (b * shape.queries + first) * shape.out_stride + h * head;
-        const Index lse_offset = (b * shape.heads + h) * shape.queries + first;
-        backward_block({&shape, segments ? segments + b * shape.keys : nullptr, first, count},
-                       {pq + q_offset, pk + k_offset, pv + v_offset, pout + out_offset, plse + lse_offset,
-                        pdout + out_offset, pdlse ? pdlse + lse_offset : nullptr, pdq + q_offset,
-                        pdk + k_offset, pdv + v_offset});
-      }
+  for_storage(q.dtype, [&]<class T>() {
+    const T* pq = values<T>(q);
+    const T* pk = values<T>(k);
+    const T* pv = values<T>(v);
+    const T* pout = values<T>(out);
+    const T* pdout = values<T>(dout);
+    T* pdq = values<T>(dq);
+    T* pdk = values<T>(dk);
+    T* pdv = values<T>(dv);
+    // One task owns a key/value head and adds what its query heads and their blocks give, ascending.
+    stream.pool().parallel_for(shape.batch * shape.kv_heads, [&](Index task) {
+      const Index b = task / shape.kv_heads, kv = task % shape.kv_heads;
+      const Index k_offset = b * shape.keys * shape.k_stride + kv * head;
+      const Index v_offset = b * shape.keys * shape.v_stride + kv * head;
+      float* buffer = pworkspace + task * 2 * shape.keys * head;  // used for bf16 alone
+      const Sums k_sums = sums_of(pdk + k_offset, shape.k_stride, head, buffer);
+      const Sums v_sums = sums_of(pdv + v_offset, shape.v_stride, head, buffer + shape.keys * head);
+      zero_rows(k_sums.data, k_sums.stride, shape.keys, head);
+      zero_rows(v_sums.data, v_sums.stride, shape.keys, head);
+      for (Index h = kv * per_kv; h < (kv + 1) * per_kv; ++h)
+        for (Index first = 0; first < shape.queries; first += block) {
+          const Index count = shape.queries - first < block ? shape.queries - first : block;
+          const Index q_offset = (b * shape.queries + first) * shape.q_stride + h * head;
+          const Index out_offset = (b * shape.queries + first) * shape.out_stride + h * head;
+          const Index lse_offset = (b * shape.heads + h) * shape.queries + first;
+          backward_block<T>(
+              {&shape, segments ? segments + b * shape.keys : nullptr, first, count},
+              {pq + q_offset, pk + k_offset, pv + v_offset, pout + out_offset, pdout + out_offset,
+               plse + lse_offset, pdlse ? pdlse + lse_offset : nullptr, pdq + q_offset, k_sums, v_sums});
+        }
+      finish_rows(k_sums, pdk + k_offset, shape.k_stride, shape.keys, head);
+      finish_rows(v_sums, pdv + v_offset, shape.v_stride, shape.keys, head);
+    });
   });
 }
 

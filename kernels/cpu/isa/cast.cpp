@@ -1,8 +1,6 @@
 // Conversion between element types, see kernels/cast.h.
 #include "kernels/cast.h"
 
-#include <type_traits>
-
 #include "kernels/cpu/isa/lanes.h"
 
 namespace penstock::kernels::cpu::PENSTOCK_ISA {
@@ -10,21 +8,13 @@ namespace {
 
 /// A stored value as the type that it is computed with: bf16 and fp16 as float, others as they are.
 template <class T>
-PENSTOCK_INLINE auto widened(T value) {
+PENSTOCK_INLINE auto computed_with(T value) {
   if constexpr (std::is_same_v<T, bf16>)
-    return __builtin_bit_cast(float, static_cast<std::uint32_t>(value.bits) << 16);
+    return widened(value);
   else if constexpr (std::is_same_v<T, f16>)
     return static_cast<float>(value);
   else
     return value;
-}
-
-PENSTOCK_INLINE bf16 rounded_to_bf16(float value) {
-  const auto u = __builtin_bit_cast(std::uint32_t, value);
-  bf16 result;
-  result.bits =
-      static_cast<std::uint16_t>(value != value ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
-  return result;
 }
 
 /// The integers of To as a range of doubles: lowest <= v < beyond.
@@ -58,11 +48,11 @@ void cast_as(Stream& stream, Index n, const void* x, void* y) {
   To* to = static_cast<To*>(y);
   stream.pool().parallel_ranges(n, piece, [=](Index begin, Index end) {
     for (Index i = begin; i < end; ++i) {
-      const auto value = widened(from[i]);
+      const auto value = computed_with(from[i]);
       if constexpr (std::is_integral_v<To>)
         to[i] = integer_of<To>(value, i);
       else if constexpr (std::is_same_v<To, bf16>)
-        to[i] = rounded_to_bf16(static_cast<float>(value));
+        to[i] = narrowed<bf16>(static_cast<float>(value));
       else
         to[i] = static_cast<To>(static_cast<float>(value));
     }

@@ -60,8 +60,9 @@ PENSTOCK_INLINE void draw_blocks(std::uint64_t key, std::uint32_t step, std::uin
 }
 
 /// Elements begin..end-1 of a sequence; begin is a multiple of 4.
+template <class T>
 void drop_range(std::uint64_t key, std::uint32_t step, std::uint32_t sequence, float probability,
-                float factor, Index begin, Index end, const float* x, float* y) {
+                float factor, Index begin, Index end, const T* x, T* y) {
   std::uint32_t words[4 * blocks];
   for (Index e = begin; e < end; e += 4 * blocks) {
     draw_blocks(key, step, sequence, static_cast<std::uint64_t>(e / 4), words);
@@ -82,19 +83,21 @@ void drop_range(std::uint64_t key, std::uint32_t step, std::uint32_t sequence, f
 
 void dropout(Stream& stream, Index sequences, Index elements, float probability, std::uint64_t key,
              const StepState* state, In sequence_ids, In x, Out y) {
-  if (!(probability >= 0.0f && probability < 1.0f)) throw_dropout_probability(probability);
-  const std::int64_t* ids = int64s(sequence_ids);
-  const float* px = floats(x);
-  float* py = floats(y);
-  const auto step = static_cast<std::uint32_t>(state->step);
-  const float factor = 1.0f / (1.0f - probability);
-  const Index pieces = div_up(elements, piece);
-  stream.pool().parallel_for(sequences * pieces, [=](Index task) {
-    const Index sequence = task / pieces;
-    const Index begin = task % pieces * piece;
-    const Index end = begin + piece < elements ? begin + piece : elements;
-    drop_range(key, step, static_cast<std::uint32_t>(ids[sequence]), probability, factor, begin, end,
-               px + sequence * elements, py + sequence * elements);
+  for_storage(x.dtype, [&]<class T>() {
+    if (!(probability >= 0.0f && probability < 1.0f)) throw_dropout_probability(probability);
+    const std::int64_t* ids = values<std::int64_t>(sequence_ids);
+    const T* px = values<T>(x);
+    T* py = values<T>(y);
+    const auto step = static_cast<std::uint32_t>(state->step);
+    const float factor = 1.0f / (1.0f - probability);
+    const Index pieces = div_up(elements, piece);
+    stream.pool().parallel_for(sequences * pieces, [=](Index task) {
+      const Index sequence = task / pieces;
+      const Index begin = task % pieces * piece;
+      const Index end = begin + piece < elements ? begin + piece : elements;
+      drop_range(key, step, static_cast<std::uint32_t>(ids[sequence]), probability, factor, begin, end,
+                 px + sequence * elements, py + sequence * elements);
+    });
   });
 }
 

@@ -6,28 +6,47 @@
 namespace penstock::kernels::cpu::PENSTOCK_ISA {
 
 void add(Stream& stream, Index n, In a, In b, Out y) {
-  const float* pa = floats(a);
-  const float* pb = floats(b);
-  float* py = floats(y);
-  stream.pool().parallel_ranges(n, piece, [=](Index begin, Index end) {
-    for (Index i = begin; i < end; ++i) py[i] = pa[i] + pb[i];
+  for_storage(a.dtype, [&]<class T>() {
+    const T* pa = values<T>(a);
+    const T* pb = values<T>(b);
+    T* py = values<T>(y);
+    stream.pool().parallel_ranges(n, piece, [=](Index begin, Index end) {
+      for_lanes(
+          end - begin, [&](Index i, Index count) __attribute__((always_inline)) {
+            store(py + begin + i, load(pa + begin + i, count) + load(pb + begin + i, count), count);
+          });
+    });
   });
 }
 
 void add_into(Stream& stream, Index n, In x, Out y) {
-  const float* px = floats(x);
-  float* py = floats(y);
-  stream.pool().parallel_ranges(n, piece, [=](Index begin, Index end) {
-    for (Index i = begin; i < end; ++i) py[i] += px[i];
+  const auto add_to = [&]<class T, class Sum>(const T* px, Sum* py) {
+    stream.pool().parallel_ranges(n, piece, [=](Index begin, Index end) {
+      for_lanes(
+          end - begin, [&](Index i, Index count) __attribute__((always_inline)) {
+            store(py + begin + i, load(py + begin + i, count) + load(px + begin + i, count), count);
+          });
+    });
+  };
+  for_storage(x.dtype, [&]<class T>() {
+    if (y.dtype == DType::f32)
+      add_to(values<T>(x), values<float>(y));
+    else
+      add_to(values<T>(x), values<T>(y));
   });
 }
 
 void scale(Stream& stream, Index n, In scale, In x, Out y) {
-  const float* px = floats(x);
-  const float factor = *floats(scale);
-  float* py = floats(y);
-  stream.pool().parallel_ranges(n, piece, [=](Index begin, Index end) {
-    for (Index i = begin; i < end; ++i) py[i] = factor * px[i];
+  for_storage(x.dtype, [&]<class T>() {
+    const T* px = values<T>(x);
+    const float factor = *values<float>(scale);
+    T* py = values<T>(y);
+    stream.pool().parallel_ranges(n, piece, [=](Index begin, Index end) {
+      for_lanes(
+          end - begin, [&](Index i, Index count) __attribute__((always_inline)) {
+            store(py + begin + i, splat(factor) * load(px + begin + i, count), count);
+          });
+    });
   });
 }
 

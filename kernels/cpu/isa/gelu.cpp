@@ -92,8 +92,8 @@ PENSTOCK_INLINE void for_matrix(Stream& stream, Index rows, Index cols, bool bia
   });
 }
 
-template <class Form>
-void forward(Stream& stream, Index rows, Index cols, const float* x, const float* bias, float* y) {
+template <class Form, class T>
+void forward(Stream& stream, Index rows, Index cols, const T* x, const T* bias, T* y) {
   for_matrix(
       stream, rows, cols, bias, [=](Index i, Index column, Index count) __attribute__((always_inline)) {
         Floats v = load(x + i, count);
@@ -102,9 +102,8 @@ void forward(Stream& stream, Index rows, Index cols, const float* x, const float
       });
 }
 
-template <class Form>
-void backward(Stream& stream, Index rows, Index cols, const float* x, const float* bias, const float* dy,
-              float* dx) {
+template <class Form, class T>
+void backward(Stream& stream, Index rows, Index cols, const T* x, const T* bias, const T* dy, T* dx) {
   for_matrix(
       stream, rows, cols, bias, [=](Index i, Index column, Index count) __attribute__((always_inline)) {
         Floats v = load(x + i, count);
@@ -113,8 +112,8 @@ void backward(Stream& stream, Index rows, Index cols, const float* x, const floa
       });
 }
 
-template <class Form>
-void backward_bias(Stream& stream, Index rows, Index cols, const float* x, const float* bias, const float* dy,
+template <class Form, class T>
+void backward_bias(Stream& stream, Index rows, Index cols, const T* x, const T* bias, const T* dy,
                    bool accumulate, float* dbias) {
   constexpr Index strip = 4 * lanes < 64 ? 64 : 4 * lanes;  // columns of a task
   stream.pool().parallel_ranges(cols, strip, [=](Index begin, Index end) {
@@ -141,19 +140,25 @@ void backward_bias(Stream& stream, Index rows, Index cols, const float* x, const
 }  // namespace
 
 void gelu_forward(Stream& stream, GeluForm form, Index rows, Index cols, In x, In bias, Out y) {
-  const auto run = form == GeluForm::tanh ? forward<TanhForm> : forward<ErfForm>;
-  run(stream, rows, cols, floats(x), floats(bias), floats(y));
+  for_storage(x.dtype, [&]<class T>() {
+    const auto run = form == GeluForm::tanh ? forward<TanhForm, T> : forward<ErfForm, T>;
+    run(stream, rows, cols, values<T>(x), values<T>(bias), values<T>(y));
+  });
 }
 
 void gelu_backward(Stream& stream, GeluForm form, Index rows, Index cols, In x, In bias, In dy, Out dx) {
-  const auto run = form == GeluForm::tanh ? backward<TanhForm> : backward<ErfForm>;
-  run(stream, rows, cols, floats(x), floats(bias), floats(dy), floats(dx));
+  for_storage(x.dtype, [&]<class T>() {
+    const auto run = form == GeluForm::tanh ? backward<TanhForm, T> : backward<ErfForm, T>;
+    run(stream, rows, cols, values<T>(x), values<T>(bias), values<T>(dy), values<T>(dx));
+  });
 }
 
 void gelu_backward_bias(Stream& stream, GeluForm form, Index rows, Index cols, In x, In bias, In dy,
                         bool accumulate, Out dbias) {
-  const auto run = form == GeluForm::tanh ? backward_bias<TanhForm> : backward_bias<ErfForm>;
-  run(stream, rows, cols, floats(x), floats(bias), floats(dy), accumulate, floats(dbias));
+  for_storage(x.dtype, [&]<class T>() {
+    const auto run = form == GeluForm::tanh ? backward_bias<TanhForm, T> : backward_bias<ErfForm, T>;
+    run(stream, rows, cols, values<T>(x), values<T>(bias), values<T>(dy), accumulate, values<float>(dbias));
+  });
 }
 
 }  // namespace penstock::kernels::cpu::PENSTOCK_ISA

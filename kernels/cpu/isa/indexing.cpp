@@ -65,8 +65,8 @@ void gather_by(Stream& stream, const IndexShape& s, const I* index, In x, Out y)
   }
 }
 
-template <class I>
-void scatter_by(Stream& stream, const IndexShape& s, bool accumulate, const I* index, const float* dy,
+template <class I, class T>
+void scatter_by(Stream& stream, const IndexShape& s, bool accumulate, const I* index, const T* dy,
                 float* dx) {
   check(s, index);
   const Index strips = (s.inner + strip - 1) / strip;
@@ -80,7 +80,7 @@ void scatter_by(Stream& stream, const IndexShape& s, bool accumulate, const I* i
     }
     for_strip(
         s, index, task, [=](Index place, Index in, Index width) __attribute__((always_inline)) {
-          for (Index i = 0; i < width; ++i) dx[place + i] += dy[in + i];
+          for (Index i = 0; i < width; ++i) dx[place + i] += widened(dy[in + i]);
         });
   });
 }
@@ -90,18 +90,19 @@ void scatter_by(Stream& stream, const IndexShape& s, bool accumulate, const I* i
 void gather(Stream& stream, const IndexShape& shape, In index, In x, Out y) {
   if (x.dtype != y.dtype) throw_wrong_dtype(x.dtype, y.dtype);
   if (index.dtype == DType::i32)
-    gather_by(stream, shape, int32s(index), x, y);
+    gather_by(stream, shape, values<std::int32_t>(index), x, y);
   else
-    gather_by(stream, shape, int64s(index), x, y);
+    gather_by(stream, shape, values<std::int64_t>(index), x, y);
 }
 
 void scatter_add(Stream& stream, const IndexShape& shape, bool accumulate, In index, In dy, Out dx) {
-  const float* pdy = floats(dy);
-  float* pdx = floats(dx);
-  if (index.dtype == DType::i32)
-    scatter_by(stream, shape, accumulate, int32s(index), pdy, pdx);
-  else
-    scatter_by(stream, shape, accumulate, int64s(index), pdy, pdx);
+  float* pdx = values<float>(dx);
+  for_storage(dy.dtype, [&]<class T>() {
+    if (index.dtype == DType::i32)
+      scatter_by(stream, shape, accumulate, values<std::int32_t>(index), values<T>(dy), pdx);
+    else
+      scatter_by(stream, shape, accumulate, values<std::int64_t>(index), values<T>(dy), pdx);
+  });
 }
 
 }  // namespace penstock::kernels::cpu::PENSTOCK_ISA

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -37,7 +38,8 @@ using Floats = float __attribute__((vector_size(PENSTOCK_VECTOR)));
 using Ints = std::int32_t __attribute__((vector_size(PENSTOCK_VECTOR)));
 using Words = std::uint32_t __attribute__((vector_size(PENSTOCK_VECTOR)));
 using HalfFloats = float __attribute__((vector_size(PENSTOCK_VECTOR / 2)));
-using Doubles = double __attribute__((vector_size(PENSTOCK_VECTOR)));  // half as many
+using Shorts = std::uint16_t __attribute__((vector_size(PENSTOCK_VECTOR / 2)));  // as many as floats
+using Doubles = double __attribute__((vector_size(PENSTOCK_VECTOR)));            // half as many
 
 /// The value in every lane. (x - 0 is x, for every x.)
 PENSTOCK_INLINE Floats splat(float value) { return value - Floats{}; }
@@ -49,35 +51,73 @@ PENSTOCK_INLINE Ints iota(std::int32_t first) {
   return v + first;
 }
 
+/// A stored number as the float that it is computed with, and back, rounded to the nearest, ties to even.
+/// (The conversions of core/dtype.h are not for this folder: their one copy may be of a newer instruction
+/// set.)
+PENSTOCK_INLINE float widened(float value) { return value; }
+PENSTOCK_INLINE float widened(bf16 value) {
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(value.bits) << 16);
+}
+template <class T>
+PENSTOCK_INLINE T narrowed(float value) {
+  if constexpr (std::is_same_v<T, float>) {
+    return value;
+  } else {
+    const auto u = __builtin_bit_cast(std::uint32_t, value);
+    T result;
+    result.bits = static_cast<std::uint16_t>(value != value ? (u >> 16) | 0x40u
+                                                            : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    return result;
+  }
+}
+
 PENSTOCK_INLINE Floats load(const float* p) {
   Floats v;
   std::memcpy(&v, p, sizeof v);
   return v;
 }
+PENSTOCK_INLINE Floats load(const bf16* p) {
+  Shorts v;
+  std::memcpy(&v, p, sizeof v);
+  return __builtin_bit_cast(Floats, __builtin_convertvector(v, Words) << 16);
+}
 PENSTOCK_INLINE void store(float* p, const Floats& v) { std::memcpy(p, &v, sizeof v); }
+PENSTOCK_INLINE void store(bf16* p, const Floats& v) {
+  const Words u = __builtin_bit_cast(Words, v);
+  const Words rounded = v != v ? (u | 0x400000u) : u + 0x7fffu + ((u >> 16) & 1u);
+  const Shorts high = __builtin_convertvector(rounded >> 16, Shorts);
+  std::memcpy(static_cast<void*>(p), &high, sizeof high);
+}
 
-/// `count` floats, at most a vector; `fill` in the lanes after them.
-PENSTOCK_INLINE Floats load(const float* p, Index count, float fill = 0.0f) {
+/// `count` numbers, at most a vector; `fill` in the lanes after them.
+template <class T>
+PENSTOCK_INLINE Floats load(const T* p, Index count, float fill = 0.0f) {
   if (count == lanes) return load(p);
   Floats v = splat(fill);
-  for (Index i = 0; i < count; ++i) v[i] = p[i];
+  for (Index i = 0; i < count; ++i) v[i] = widened(p[i]);
   return v;
 }
-PENSTOCK_INLINE void store(float* p, const Floats& v, Index count) {
+template <class T>
+PENSTOCK_INLINE void store(T* p, const Floats& v, Index count) {
   if (count == lanes) return store(p, v);
-  for (Index i = 0; i < count; ++i) p[i] = v[i];
+  for (Index i = 0; i < count; ++i) p[i] = narrowed<T>(v[i]);
 }
 
-/// The same floats as doubles, in two halves; 0 in the lanes after `count`.
+/// n zeros.
+template <class T>
+PENSTOCK_INLINE void zero(T* p, Index n) {
+  std::memset(static_cast<void*>(p), 0, static_cast<std::size_t>(n) * sizeof(T));
+}
+
+/// The same numbers as doubles, in two halves; 0 in the lanes after `count`.
 struct DoublePair {
   Doubles low, high;
 };
-PENSTOCK_INLINE DoublePair load_double(const float* p, Index count) {
-  HalfFloats half[2] = {};
-  if (count == lanes)
-    std::memcpy(&half, p, sizeof half);
-  else
-    for (Index i = 0; i < count; ++i) half[i / (lanes / 2)][i % (lanes / 2)] = p[i];
+template <class T>
+PENSTOCK_INLINE DoublePair load_double(const T* p, Index count) {
+  const Floats v = load(p, count);
+  HalfFloats half[2];
+  std::memcpy(&half, &v, sizeof half);
   return {__builtin_convertvector(half[0], Doubles), __builtin_convertvector(half[1], Doubles)};
 }
 
@@ -115,38 +155,39 @@ PENSTOCK_INLINE float maximum(const Floats& vector) {
   return v[0];
 }
 
-/// Calls body(offset, count) for 0..n-1 in pieces of 16, the last one shorter. `full` tells a constant 16 to
-/// the compiler.
+/// Calls body(offset, count) for 0..n-1 a vector at a time, the last one shorter.
 template <class Body>
 PENSTOCK_INLINE void for_lanes(Index n, Body&& body) {
   Index i = 0;
   for (; i + lanes <= n; i += lanes) body(i, lanes);
   if (i < n) body(i, n - i);
 }
-PENSTOCK_INLINE const float* floats(const In& in) {
-  if (in.dtype != DType::f32) [[unlikely]]
-    throw_wrong_dtype(DType::f32, in.dtype);
-  return static_cast<const float*>(in.data);
+/// The data of a kernel's argument, which must be of this element type.
+template <class T>
+PENSTOCK_INLINE const T* values(const In& in) {
+  if (in.data && in.dtype != dtype_of<T>) [[unlikely]]
+    throw_wrong_dtype(dtype_of<T>, in.dtype);
+  return static_cast<const T*>(in.data);
 }
-PENSTOCK_INLINE float* floats(const Out& out) {
-  if (out.dtype != DType::f32) [[unlikely]]
-    throw_wrong_dtype(DType::f32, out.dtype);
-  return static_cast<float*>(out.data);
+template <class T>
+PENSTOCK_INLINE T* values(const Out& out) {
+  if (out.data && out.dtype != dtype_of<T>) [[unlikely]]
+    throw_wrong_dtype(dtype_of<T>, out.dtype);
+  return static_cast<T*>(out.data);
 }
-PENSTOCK_INLINE double* doubles(const Out& out) {
-  if (out.dtype != DType::f64) [[unlikely]]
-    throw_wrong_dtype(DType::f64, out.dtype);
-  return static_cast<double*>(out.data);
-}
-PENSTOCK_INLINE const std::int32_t* int32s(const In& in) {
-  if (in.dtype != DType::i32) [[unlikely]]
-    throw_wrong_dtype(DType::i32, in.dtype);
-  return static_cast<const std::int32_t*>(in.data);
-}
-PENSTOCK_INLINE const std::int64_t* int64s(const In& in) {
-  if (in.dtype != DType::i64) [[unlikely]]
-    throw_wrong_dtype(DType::i64, in.dtype);
-  return static_cast<const std::int64_t*>(in.data);
+
+/// Calls body<T>() with the type that activations and weights are stored as: fp32 or bf16. Both are computed
+/// with in fp32.
+template <class Body>
+PENSTOCK_INLINE void for_storage(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::f32:
+      return body.template operator()<float>();
+    case DType::bf16:
+      return body.template operator()<bf16>();
+    default:
+      throw_wrong_dtype(DType::f32, dtype);
+  }
 }
 
 /// Elements of a piece of work that one task of the pool gets.

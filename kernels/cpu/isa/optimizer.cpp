@@ -18,10 +18,10 @@ PENSTOCK_INLINE Floats square_root(const Floats& v) {
 
 void adamw(Stream& stream, Index n, const AdamWSettings& settings, const StepState* state, In g, Out p, Out m,
            Out v) {
-  const float* pg = floats(g);
-  float* pp = floats(p);
-  float* pm = floats(m);
-  float* pv = floats(v);
+  const float* pg = values<float>(g);
+  float* pp = values<float>(p);
+  float* pm = values<float>(m);
+  float* pv = values<float>(v);
   // Scalars in double and rounded once, as torch's Python scalars are.
   const double rate = static_cast<double>(state->learning_rate);
   const auto updates = static_cast<double>(state->updates);
@@ -51,8 +51,8 @@ void adamw(Stream& stream, Index n, const AdamWSettings& settings, const StepSta
 }
 
 void sgd(Stream& stream, Index n, const SgdSettings& settings, const StepState* state, In g, Out p, Out b) {
-  const float* pg = floats(g);
-  float* pp = floats(p);
+  const float* pg = values<float>(g);
+  float* pp = values<float>(p);
   const double rate = static_cast<double>(state->learning_rate);
   const Floats clip = splat(state->clip_factor);
   const Floats keep = splat(static_cast<float>(1.0 - rate * settings.weight_decay));
@@ -67,7 +67,7 @@ void sgd(Stream& stream, Index n, const SgdSettings& settings, const StepState* 
     });
     return;
   }
-  float* pb = floats(b);
+  float* pb = values<float>(b);
   const Floats momentum = splat(static_cast<float>(settings.momentum));
   const bool first = state->updates <= 1;  // the buffer starts as the first gradient, whatever it holds
   stream.pool().parallel_ranges(n, piece, [&](Index begin, Index end) {

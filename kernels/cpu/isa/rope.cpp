@@ -45,29 +45,31 @@ PENSTOCK_INLINE void turn_of(double angle, float& cosine, float& sine) {
 }  // namespace
 
 void rope(Stream& stream, const RopeShape& shape, bool inverse, In x, In positions, Out y) {
-  const float* px = floats(x);
-  const std::int32_t* ppositions = int32s(positions);
-  float* py = floats(y);
-  const Index size = shape.head_size, half = size / 2, cols = shape.heads * size;
-  stream.pool().parallel_ranges(shape.rows, rows_per_task(cols), [&](Index begin, Index end) {
-    alignas(64) float cosine[largest_half], sine[largest_half];
-    for (Index row = begin; row < end; ++row) {
-      const double position = ppositions[row];
-      for (Index i = 0; i < half; ++i) turn_of(position * shape.frequency[i], cosine[i], sine[i]);
-      if (inverse)
-        for (Index i = 0; i < half; ++i) sine[i] = -sine[i];
-      for (Index h = 0; h < shape.heads; ++h) {
-        const float* in = px + row * cols + h * size;
-        float* out = py + row * cols + h * size;
-        for_lanes(
-            half, [&](Index i, Index count) __attribute__((always_inline)) {
-              const Floats a = load(in + i, count), b = load(in + half + i, count);
-              const Floats c = load(cosine + i, count), s = load(sine + i, count);
-              store(out + i, multiply_add(a, c, -(b * s)), count);
-              store(out + half + i, multiply_add(b, c, a * s), count);
-            });
+  for_storage(x.dtype, [&]<class T>() {
+    const T* px = values<T>(x);
+    const std::int32_t* ppositions = values<std::int32_t>(positions);
+    T* py = values<T>(y);
+    const Index size = shape.head_size, half = size / 2, cols = shape.heads * size;
+    stream.pool().parallel_ranges(shape.rows, rows_per_task(cols), [&](Index begin, Index end) {
+      alignas(64) float cosine[largest_half], sine[largest_half];
+      for (Index row = begin; row < end; ++row) {
+        const double position = ppositions[row];
+        for (Index i = 0; i < half; ++i) turn_of(position * shape.frequency[i], cosine[i], sine[i]);
+        if (inverse)
+          for (Index i = 0; i < half; ++i) sine[i] = -sine[i];
+        for (Index h = 0; h < shape.heads; ++h) {
+          const T* in = px + row * cols + h * size;
+          T* out = py + row * cols + h * size;
+          for_lanes(
+              half, [&](Index i, Index count) __attribute__((always_inline)) {
+                const Floats a = load(in + i, count), b = load(in + half + i, count);
+                const Floats c = load(cosine + i, count), s = load(sine + i, count);
+                store(out + i, multiply_add(a, c, -(b * s)), count);
+                store(out + half + i, multiply_add(b, c, a * s), count);
+              });
+        }
       }
-    }
+    });
   });
 }
 

@@ -12,11 +12,17 @@ namespace penstock::kernels::cpu::PENSTOCK_ISA {
 /// them.
 template <class T>
 PENSTOCK_INLINE Floats load_strided(const T* p, Index stride, Index count) {
-  if constexpr (sizeof(T) == sizeof(float))
+  const auto number = [](T value) {
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<float>(value);
+    else
+      return widened(value);
+  };
+  if constexpr (!std::is_integral_v<T>)
     if (stride == 1) return load(p, count);
-  if (stride == 0) return splat(static_cast<float>(*p));
+  if (stride == 0) return splat(number(*p));
   Floats v{};
-  for (Index i = 0; i < count; ++i) v[i] = static_cast<float>(p[i * stride]);
+  for (Index i = 0; i < count; ++i) v[i] = number(p[i * stride]);
   return v;
 }
 
@@ -49,8 +55,8 @@ PENSTOCK_INLINE void for_runs(Stream& stream, const StridedShape& s, Body&& body
 }
 
 /// y = f(x, count) for vectors of lanes.
-template <class Function>
-PENSTOCK_INLINE void map(Stream& stream, const StridedShape& s, const float* x, float* y, Function&& f) {
+template <class T, class Function>
+PENSTOCK_INLINE void map(Stream& stream, const StridedShape& s, const T* x, T* y, Function&& f) {
   const Index step = s.strides[0][s.rank - 1];
   for_runs<1>(
       stream, s, [&](Index to, Index run, const Index* offset) __attribute__((always_inline)) {
@@ -63,9 +69,8 @@ PENSTOCK_INLINE void map(Stream& stream, const StridedShape& s, const float* x, 
 }
 
 /// y = f(a, b, count)
-template <class Function>
-PENSTOCK_INLINE void map(Stream& stream, const StridedShape& s, const float* a, const float* b, float* y,
-                         Function&& f) {
+template <class T, class Function>
+PENSTOCK_INLINE void map(Stream& stream, const StridedShape& s, const T* a, const T* b, T* y, Function&& f) {
   const Index step_a = s.strides[0][s.rank - 1], step_b = s.strides[1][s.rank - 1];
   for_runs<2>(
       stream, s, [&](Index to, Index run, const Index* offset) __attribute__((always_inline)) {

@@ -12,37 +12,41 @@ PENSTOCK_INLINE Floats sigmoid(const Floats& x) { return splat(1.0f) / (splat(1.
 }  // namespace
 
 void swiglu_forward(Stream& stream, Index n, In gate, In up, Out y) {
-  const float* pgate = floats(gate);
-  const float* pup = floats(up);
-  float* py = floats(y);
-  stream.pool().parallel_ranges(n, piece, [=](Index begin, Index end) {
-    for_lanes(
-        end - begin, [&](Index i, Index count) __attribute__((always_inline)) {
-          const Floats g = load(pgate + begin + i, count);
-          store(py + begin + i, g * sigmoid(g) * load(pup + begin + i, count), count);
-        });
+  for_storage(gate.dtype, [&]<class T>() {
+    const T* pgate = values<T>(gate);
+    const T* pup = values<T>(up);
+    T* py = values<T>(y);
+    stream.pool().parallel_ranges(n, piece, [=](Index begin, Index end) {
+      for_lanes(
+          end - begin, [&](Index i, Index count) __attribute__((always_inline)) {
+            const Floats g = load(pgate + begin + i, count);
+            store(py + begin + i, g * sigmoid(g) * load(pup + begin + i, count), count);
+          });
+    });
   });
 }
 
 void swiglu_backward(Stream& stream, Index n, In gate, In up, In dy, Out dgate, Out dup) {
-  const float* pgate = floats(gate);
-  const float* pup = floats(up);
-  const float* pdy = floats(dy);
-  float* pdgate = floats(dgate);
-  float* pdup = floats(dup);
-  stream.pool().parallel_ranges(n, piece, [=](Index begin, Index end) {
-    for_lanes(
-        end - begin, [&](Index i, Index count) __attribute__((always_inline)) {
-          const Floats g = load(pgate + begin + i, count);
-          const Floats grad = load(pdy + begin + i, count);
-          const Floats s = sigmoid(g);
-          if (pdup) store(pdup + begin + i, grad * (g * s), count);
-          if (pdgate) {
-            // silu' = s + g s (1 - s)
-            const Floats slope = multiply_add(g * s, splat(1.0f) - s, s);
-            store(pdgate + begin + i, grad * load(pup + begin + i, count) * slope, count);
-          }
-        });
+  for_storage(gate.dtype, [&]<class T>() {
+    const T* pgate = values<T>(gate);
+    const T* pup = values<T>(up);
+    const T* pdy = values<T>(dy);
+    T* pdgate = values<T>(dgate);
+    T* pdup = values<T>(dup);
+    stream.pool().parallel_ranges(n, piece, [=](Index begin, Index end) {
+      for_lanes(
+          end - begin, [&](Index i, Index count) __attribute__((always_inline)) {
+            const Floats g = load(pgate + begin + i, count);
+            const Floats grad = load(pdy + begin + i, count);
+            const Floats s = sigmoid(g);
+            if (pdup) store(pdup + begin + i, grad * (g * s), count);
+            if (pdgate) {
+              // silu' = s + g s (1 - s)
+              const Floats slope = multiply_add(g * s, splat(1.0f) - s, s);
+              store(pdgate + begin + i, grad * load(pup + begin + i, count) * slope, count);
+            }
+          });
+    });
   });
 }
 

@@ -49,18 +49,28 @@ Partition partition_by_layers(const Model& model, const std::vector<Index>& laye
 
 Partition partition_by_cost(const Model& model, const std::vector<double>& block_costs,
                             const std::vector<double>& speeds) {
+  require<ValueError>(static_cast<int>(block_costs.size()) == model.size(),
+                      "{} costs for a model of {} blocks", block_costs.size(), model.size());
+  for (const double cost : block_costs)
+    require<ValueError>(std::isfinite(cost) && cost >= 0, "the cost of a block is {}", cost);
+  std::vector<double> sums(block_costs.size() + 1, 0.0);  // of the blocks before b
+  for (std::size_t b = 0; b < block_costs.size(); ++b) sums[b + 1] = sums[b] + block_costs[b];
+  return partition_by_cost(
+      model,
+      [&](BlockRange blocks) {
+        return sums[static_cast<std::size_t>(blocks.end)] - sums[static_cast<std::size_t>(blocks.begin)];
+      },
+      speeds);
+}
+
+Partition partition_by_cost(const Model& model, const std::function<double(BlockRange)>& stage_cost,
+                            const std::vector<double>& speeds) {
   const std::vector<int> blocks = layer_blocks(model);
   const auto stages = static_cast<Index>(speeds.size());
   const auto layers = static_cast<Index>(blocks.size());
-  require<ValueError>(static_cast<int>(block_costs.size()) == model.size(),
-                      "{} costs for a model of {} blocks", block_costs.size(), model.size());
   require<ValueError>(stages >= 1, "a partition into no stages");
-  for (const double cost : block_costs)
-    require<ValueError>(std::isfinite(cost) && cost >= 0, "the cost of a block is {}", cost);
   for (const double speed : speeds)
     require<ValueError>(std::isfinite(speed) && speed > 0, "the speed of a stage is {}", speed);
-  std::vector<double> sums(block_costs.size() + 1, 0.0);  // of the blocks before b
-  for (std::size_t b = 0; b < block_costs.size(); ++b) sums[b + 1] = sums[b] + block_costs[b];
 
   const Index least = layers >= stages ? 1 : 0;
   const double infinity = std::numeric_limits<double>::infinity();
@@ -70,17 +80,16 @@ Partition partition_by_cost(const Model& model, const std::vector<double>& block
   std::vector<std::vector<Index>> take(static_cast<std::size_t>(stages),
                                        std::vector<Index>(static_cast<std::size_t>(layers) + 1, 0));
   best.back().back() = -infinity;
-  const auto cut = [&](Index layer, bool first, bool last) -> std::size_t {
+  const auto cut = [&](Index layer, bool first, bool last) {
     if (first) return 0;
-    if (last || layers == 0) return block_costs.size();
-    return static_cast<std::size_t>(layer < layers ? blocks[static_cast<std::size_t>(layer)]
-                                                   : blocks.back() + 1);
+    if (last || layers == 0) return model.size();
+    return layer < layers ? blocks[static_cast<std::size_t>(layer)] : blocks.back() + 1;
   };
   for (Index s = stages - 1; s >= 0; --s) {
     for (Index n = 0; n <= layers; ++n) {
       for (Index count = s == stages - 1 ? std::max(layers - n, least) : least; n + count <= layers;
            ++count) {
-        const double cost = sums[cut(n + count, false, s == stages - 1)] - sums[cut(n, s == 0, false)];
+        const double cost = stage_cost({cut(n, s == 0, false), cut(n + count, false, s == stages - 1)});
         const double worst =
             std::max(cost / speeds[static_cast<std::size_t>(s)],
                      best[static_cast<std::size_t>(s) + 1][static_cast<std::size_t>(n + count)]);

@@ -1,6 +1,7 @@
 // Partition: which blocks a stage has.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ Partition partition_by_layers(const Model& model, const std::vector<Index>& laye
 /// layers than stages. Dynamic programming, exact. Throws ValueError for a number of costs that is not the
 /// model's, no stage, or a cost or speed that is negative, zero (speed) or not finite.
 Partition partition_by_cost(const Model& model, const std::vector<double>& block_costs,
+                            const std::vector<double>& speeds);
+/// The same for costs that are no sums over blocks: `stage_cost` gives that of a stage with these blocks.
+Partition partition_by_cost(const Model& model, const std::function<double(BlockRange)>& stage_cost,
                             const std::vector<double>& speeds);
 
 /// Layers per stage, as --partition writes them.

@@ -8,11 +8,12 @@
 namespace penstock {
 
 std::vector<BlockProfile> profile_blocks(const Model& model, BatchSource& source, Index step,
-                                         SequenceSpan sequences) {
+                                         SequenceSpan sequences, const std::vector<Recompute>& recompute,
+                                         DType compute) {
   RankContext context({.device = {DeviceKind::meta, 0}});
   std::vector<int> all(static_cast<std::size_t>(model.size()));
   std::iota(all.begin(), all.end(), 0);
-  WeightStore weights(context, model, all, {.gradients = true});
+  WeightStore weights(context, model, all, {.gradients = true, .compute = compute});
   const MicroBatch batch = source.load(context, step, sequences, true, true);
 
   std::vector<BlockProfile> profiles;
@@ -20,27 +21,31 @@ std::vector<BlockProfile> profile_blocks(const Model& model, BatchSource& source
   Stream& stream = context.stream();
   for (int b = 0; b < model.size(); ++b) {
     Tape tape(context, &weights);
-    BlockContext block_context{.rank = &context,
-                               .weights = &weights,
-                               .tape = &tape,
-                               .mode = Mode::train,
-                               .block = b,
-                               .sequence_ids = batch.sequence_ids,
-                               .positions = batch.positions,
-                               .segment_ids = batch.segment_ids};
+    BlockContext block_context{
+        .rank = &context,
+        .weights = &weights,
+        .tape = &tape,
+        .mode = Mode::train,
+        .block = b,
+        .recompute = recompute.empty() ? Recompute::nothing : recompute[static_cast<std::size_t>(b)],
+        .sequence_ids = batch.sequence_ids,
+        .positions = batch.positions,
+        .segment_ids = batch.segment_ids};
     BlockProfile profile;
     Variables inputs;
     for (const Tensor& v : values)
       inputs.push_back(tape.input(v, b > 0 && TensorSpec{v.shape(), v.dtype()}.has_gradient()));
     double before = stream.flops();
     const auto spent = [&] { return stream.flops() - std::exchange(before, stream.flops()); };
-    Variables outputs = model.block(b).forward(inputs, block_context);
+    Variables outputs = run_block(model.block(b), inputs, block_context);
     values.clear();
     for (const Variable& v : outputs) {
       values.push_back(v.tensor());
       profile.outputs.push_back({v.shape(), v.tensor().dtype()});
     }
     Tensors gradients = values;
+    for (Tensor& g : gradients)
+      if (!is_floating_point(g.dtype())) g = {};
     if (b == model.size() - 1 && !batch.targets.empty()) {
       outputs = {model.loss()(outputs, batch.targets)};
       gradients = {Tensor::empty(context, outputs[0].shape())};

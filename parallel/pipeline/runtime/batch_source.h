@@ -29,8 +29,8 @@ class BatchSource {
   virtual ~BatchSource() = default;
   /// Sequences of the global batch of a step.
   virtual Index batch(Index step) = 0;
-  /// Tokens (samples, for other data) of that batch, for rates.
-  virtual Index tokens(Index step) = 0;
+  /// Tokens of that batch, for rates; for data without tokens its samples.
+  virtual Index tokens(Index step) { return batch(step); }
   /// Targets of that batch that count: the loss is divided by it.
   virtual Index valid_targets(Index step) = 0;
   /// The sequences, in memory of `context` (on the meta device: shapes alone). Inputs and targets only where
@@ -38,6 +38,10 @@ class BatchSource {
   virtual MicroBatch load(RankContext& context, Index step, SequenceSpan sequences, bool inputs,
                           bool targets) = 0;
 };
+
+/// The sequence numbers (B) int64 and positions (B, T) int32 of a micro-batch, to which a source adds its
+/// inputs and targets. `length` is T: 1 for data without an order within a sample.
+MicroBatch micro_batch_of(RankContext& context, SequenceSpan sequences, Index length = 1);
 
 /// Micro-batch i of `count` that cut a batch into pieces of `size` sequences, the last one perhaps smaller.
 inline SequenceSpan micro_batch_span(Index batch, Index size, Index i) {

@@ -2,6 +2,7 @@
 #include "parallel/pipeline/runtime/executor.h"
 
 #include <chrono>
+#include <set>
 
 #include "parallel/pipeline/runtime/block_boundary.h"
 
@@ -47,7 +48,9 @@ struct Executor::Pass {
   std::vector<Action> actions;
   std::size_t posted = 0;  // receives among the actions before this one are posted
   Index batch = 0;
-  std::map<Index, Tensor> losses;  // by micro-batch
+  std::map<Index, Tensor> losses;          // by micro-batch
+  std::map<Index, int> backwards_left;     // B and W of each stage
+  std::set<std::pair<int, int>> finished;  // uses of parameters whose gradient was told of
   PassResult result;
 
   SequenceSpan span(Index micro_batch) const {
@@ -89,7 +92,8 @@ const std::vector<TensorSpec>& Executor::edge(Pass& pass, Index stage, Index mic
   auto place = edges_.find(key);
   if (place == edges_.end()) {
     std::vector<std::vector<TensorSpec>> edges{specs_of(geometry.inputs)};
-    for (BlockProfile& block : profile_blocks(*setup_.model, pass.source, pass.options.step, span))
+    for (BlockProfile& block :
+         profile_blocks(*setup_.model, pass.source, pass.options.step, span, {}, setup_.weights->compute()))
       edges.push_back(std::move(block.outputs));
     place = edges_.emplace(key, std::move(edges)).first;
   }
@@ -196,7 +200,9 @@ void Executor::forward(Pass& pass, const Action& action) {
   for (block.block = range.begin; block.block < range.end; ++block.block) {
     if (train && block.block > range.begin) current = at_block_boundary(current);
     try {
-      current = setup_.model->block(block.block).forward(current, block);
+      if (!setup_.recompute.empty())
+        block.recompute = setup_.recompute[static_cast<std::size_t>(block.block)];
+      current = run_block(setup_.model->block(block.block), current, block);
     } catch (Error& e) {
       e.add_context(fmt::format("{} in block {}", to_text(action), setup_.model->block(block.block).name()));
       throw;
@@ -222,6 +228,33 @@ void Executor::forward(Pass& pass, const Action& action) {
   pass.result.actions.push_back({action, start, now()});
 }
 
+/// The tape's part of a backward. The last of a stage tells of its gradients.
+void Executor::run_backward(Pass& pass, Flight& flight, const Action& action, const Tensors& gradients) {
+  const bool last = action.kind != ActionKind::I && --pass.backwards_left[action.stage] == 0;
+  const auto tell = [&](int block, int parameter) {
+    if (!pass.finished.emplace(block, parameter).second) return;
+    pass.options.on_gradient(block, parameter, setup_.weights->finished_gradient(block, parameter));
+  };
+  const bool hooked = last && pass.options.on_gradient;
+  if (hooked) flight.tape->on_weight_done([&](const WeightHandle& w) { tell(w.block, w.parameter); });
+  switch (action.kind) {
+    case ActionKind::W:
+      flight.tape->backward_weight();
+      break;
+    case ActionKind::B:
+      flight.tape->backward(flight.outputs, gradients);
+      break;
+    default:
+      flight.tape->backward_input(flight.outputs, gradients);
+  }
+  if (!hooked) return;
+  flight.tape->on_weight_done({});
+  const BlockRange range = setup_.partition[static_cast<std::size_t>(action.stage)];
+  for (int b = range.end - 1; b >= range.begin; --b)  // those that this micro-batch did not use
+    for (const Parameter& p : setup_.model->block(b).parameters())
+      if (!p.frozen) tell(b, p.index);
+}
+
 void Executor::backward(Pass& pass, const Action& action) {
   const Index stage = action.stage, mb = action.micro_batch;
   const bool last = stage + 1 == pass.plan.stages;
@@ -231,17 +264,14 @@ void Executor::backward(Pass& pass, const Action& action) {
   Flight& flight = place->second;
   if (action.kind == ActionKind::W) {
     const double start = now();
-    flight.tape->backward_weight();
+    run_backward(pass, flight, action, {});
     flights_.erase(place);
     pass.result.actions.push_back({action, start, now()});
     return;
   }
   Tensors gradients = last ? Tensors{state_.loss_seed()} : take(pass, backward_, stage + 1, mb);
   const double start = now();
-  if (action.kind == ActionKind::B)
-    flight.tape->backward(flight.outputs, gradients);
-  else
-    flight.tape->backward_input(flight.outputs, gradients);
+  run_backward(pass, flight, action, gradients);
   gradients.clear();
   if (stage > 0) {
     Tensors out;
@@ -271,8 +301,11 @@ PassResult Executor::run(const Plan& plan, BatchSource& source, const PassOption
                       plan.schedule, plan.pp);
   require<ValueError>(plan.stages == static_cast<Index>(setup_.partition.size()),
                       "a plan with {} stages, a partition with {}", plan.stages, setup_.partition.size());
-  Pass pass{plan, source, options, plan.actions(setup_.pipeline->rank()), 0, source.batch(options.step),
-            {},   {}};
+  Pass pass{plan, source, options, plan.actions(setup_.pipeline->rank()), 0, source.batch(options.step), {},
+            {},   {},     {}};
+  for (const Action& action : pass.actions)
+    for (const Action& part : parts(action))
+      if (part.kind == ActionKind::B || part.kind == ActionKind::W) ++pass.backwards_left[part.stage];
   require<ValueError>(div_up(pass.batch, options.micro_batch_size) == plan.micro_batches,
                       "{} sequences in micro-batches of {} are not the plan's {}", pass.batch,
                       options.micro_batch_size, plan.micro_batches);

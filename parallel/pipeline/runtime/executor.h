@@ -27,6 +27,7 @@ struct ExecutorSetup {
   Partition partition;  ///< blocks of each stage
   WeightStore* weights = nullptr;
   std::uint64_t seed = 0;
+  std::vector<Recompute> recompute = {};  ///< for each block of the model; empty: nothing
 };
 
 struct PassResult {
@@ -46,6 +47,11 @@ struct PassOptions {
   std::function<void(const Action&, const PassResult&)> optimizer_action = {};
   /// Sees the last block's outputs.
   std::function<void(Index micro_batch, const Variables& outputs)> on_output = {};
+  /// Sees the gradient of each use of a parameter on this rank, frozen ones aside, exactly once a pass: as
+  /// soon as no backward of the rank's row will add to it, be it a B or a W, and also where nothing was added
+  /// (zeros). Within the last backward of a stage they come one by one, as that backward is done with them.
+  /// Uses of a tied parameter come apart.
+  std::function<void(int block, int parameter, const Tensor& gradient)> on_gradient = {};
   bool loss = true;  ///< false: generation has no targets
 };
 
@@ -91,6 +97,7 @@ class Executor {
   void collect_losses(Pass& pass);
   void forward(Pass& pass, const Action& action);
   void backward(Pass& pass, const Action& action);
+  void run_backward(Pass& pass, Flight& flight, const Action& action, const Tensors& gradients);
   void hand_on(Pass& pass, int direction, Index stage, Index micro_batch, Tensors values);
   void post_receive(Pass& pass, const Action& receive);
   Tensors take(Pass& pass, int direction, Index stage, Index micro_batch);

@@ -18,7 +18,7 @@ void reduce_tied_gradients(RankContext& context, Communicator& pipeline, const M
   const int me = pipeline.rank();
   for (std::size_t number = 0; number < model.parameters().size(); ++number) {
     const ParameterRecord& parameter = model.parameters()[number];
-    if (parameter.uses.size() < 2) continue;
+    if (parameter.uses.size() < 2 || parameter.frozen) continue;
     std::vector<int> holders;
     for (const auto& use : parameter.uses) {
       const int rank = rank_of_block(use.block);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "parallel/pipeline/runtime/meta_communicator.h"
 #include "parallel/pipeline/runtime/tied_gradients.h"
@@ -37,10 +38,11 @@ const TrainingSetup& checked(const TrainingSetup& setup) {
 
 TrainingStep::TrainingStep(const TrainingSetup& setup)
     : setup_(checked(setup)),
-      weights_(*setup.context, *setup.model,
-               blocks_of_rank(setup.plan, setup.partition, setup.pipeline->rank()),
-               {.gradients = true, .optimizer_buffers = setup.optimizer->buffers()}),
-      executor_({setup.context, setup.pipeline, setup.model, setup.partition, &weights_, setup.seed}),
+      weights_(
+          *setup.context, *setup.model, blocks_of_rank(setup.plan, setup.partition, setup.pipeline->rank()),
+          {.gradients = true, .optimizer_buffers = setup.optimizer->buffers(), .compute = setup.compute}),
+      executor_({setup.context, setup.pipeline, setup.model, setup.partition, &weights_, setup.seed,
+                 setup.recompute}),
       update_state_(*setup.context) {}
 
 int TrainingStep::rank_of_block(int block) const {
@@ -54,6 +56,18 @@ void TrainingStep::reduce_gradients() {
   weights_.finish_gradients();
   reduce_tied_gradients(*setup_.context, *setup_.pipeline, *setup_.model, weights_,
                         [this](int block) { return rank_of_block(block); });
+  if (setup_.on_parameter_gradient) tell_tied_gradients();
+}
+
+void TrainingStep::tell_tied_gradients() const {
+  for (const ParameterRecord& p : setup_.model->parameters()) {
+    if (p.uses.size() < 2 || p.frozen) continue;
+    for (const ParameterRecord::Use& use : p.uses) {
+      if (!weights_.holds(use.block)) continue;
+      setup_.on_parameter_gradient(use.block, use.parameter, weights_.gradient_of(use.block, use.parameter));
+      break;
+    }
+  }
 }
 
 void TrainingStep::finish_step(StepState state, const std::vector<double>& loss_sums, Index valid,
@@ -102,6 +116,15 @@ StepOutcome TrainingStep::run(BatchSource& source, Index step, double learning_r
     if (action.kind == ActionKind::STEP && !std::exchange(stepped, true))
       finish_step(state, so_far.loss_sums, valid, outcome);
   };
+  if (setup_.on_parameter_gradient) {
+    std::set<std::pair<int, int>> tied;
+    for (const ParameterRecord& p : setup_.model->parameters())
+      for (const ParameterRecord::Use& use : p.uses)
+        if (p.uses.size() > 1) tied.emplace(use.block, use.parameter);
+    options.on_gradient = [this, tied](int block, int parameter, const Tensor& gradient) {
+      if (!tied.contains({block, parameter})) setup_.on_parameter_gradient(block, parameter, gradient);
+    };
+  }
   outcome.actions = executor_.run(setup_.plan, source, options).actions;
   require<ValueError>(reduced && stepped, "plan {} has no REDUCE_GRAD or STEP on rank {}",
                       setup_.plan.schedule, setup_.pipeline->rank());
@@ -111,13 +134,15 @@ StepOutcome TrainingStep::run(BatchSource& source, Index step, double learning_r
 std::vector<Index> predict_peak_bytes(const TrainingSetup& like, BatchSource& source) {
   std::vector<Index> peaks;
   for (Index rank = 0; rank < like.plan.pp; ++rank) {
-    RankContext meta({.device = {DeviceKind::meta, 0}});
+    RankContext meta(
+        {.device = {DeviceKind::meta, 0}, .threads = like.context ? like.context->pool().threads() : 1});
     MetaCommunicator pipeline(static_cast<int>(rank), static_cast<int>(like.plan.pp));
     TrainingSetup setup = like;
     setup.context = &meta;
     setup.pipeline = &pipeline;
     setup.stop_request = {};
     setup.on_gradients = {};
+    setup.on_parameter_gradient = {};
     TrainingStep step(setup);
     step.run(source, 1, 0.0);
     peaks.push_back(meta.allocator().peak_total());

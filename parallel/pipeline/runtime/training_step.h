@@ -22,11 +22,18 @@ struct TrainingSetup {
   Optimizer* optimizer = nullptr;
   Index micro_batch_size = 1;
   std::uint64_t seed = 0;
-  double clip = 1.0;  ///< largest gradient norm; 0: off
+  double clip = 1.0;           ///< largest gradient norm; 0: off
+  DType compute = DType::f32;  ///< of activations and of the weights as blocks see them: fp32 or bf16
   /// Whether this rank was asked to stop after the running step; every rank learns of it with the norm.
   std::function<StopRequest()> stop_request = {};
   /// Sees the step's gradients, summed and before clipping.
   std::function<void(Index step, const WeightStore&)> on_gradients = {};
+  /// Sees each parameter of this rank that is not frozen exactly once a step, when its gradient is complete:
+  /// all micro-batches, halves and uses. (block, parameter) is its first use on this rank, which has the
+  /// gradient. A parameter that one use alone has comes during the last backward of its stage, a tied one
+  /// when its uses are added.
+  std::function<void(int block, int parameter, const Tensor& gradient)> on_parameter_gradient = {};
+  std::vector<Recompute> recompute = {};  ///< for each block of the model; empty: nothing
 };
 
 struct StepOutcome {
@@ -56,6 +63,7 @@ class TrainingStep {
 
  private:
   void reduce_gradients();
+  void tell_tied_gradients() const;
   /// Loss, norm, clip factor and stop requests, agreed by all ranks; then the update, unless something is not
   /// finite.
   void finish_step(StepState state, const std::vector<double>& loss_sums, Index valid, StepOutcome& outcome);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "core/error.h"
 #include "parallel/pipeline/schedule/dependencies.h"
@@ -77,13 +78,17 @@ Plan add_optimizer(const Plan& plan) {
     auto& row = result.rows[rank];
     for (const Cell& cell : row)
       require<ValueError>(!cell || cell->kind != ActionKind::STEP, "the plan has its optimizer already");
+    // Those of another runtime's file stand where that runtime wants them.
+    std::erase_if(row, [](const Cell& cell) {
+      return cell && (cell->kind == ActionKind::REDUCE_GRAD || cell->kind == ActionKind::WAIT_REDUCE_GRAD);
+    });
     const std::vector<Index> stages = plan.stages_of(static_cast<Index>(rank));
     if (period == plan.micro_batches) {
       for (const Index stage : stages) row.push_back(Action{ActionKind::REDUCE_GRAD, stage});
       for (const Index stage : stages) row.push_back(Action{ActionKind::STEP, stage});
       continue;
     }
-    row.clear();
+    const std::vector<Cell> cells = std::exchange(row, {});
     std::map<Index, Index> backwards;  // stage -> number so far
     std::vector<Index> due;            // stages whose update comes as soon as the sends are out
     const auto update = [&] {
@@ -93,7 +98,7 @@ Plan add_optimizer(const Plan& plan) {
       }
       due.clear();
     };
-    for (const Cell& cell : plan.rows[rank]) {
+    for (const Cell& cell : cells) {
       if (!cell || !is_send(cell->kind)) update();
       row.push_back(cell);
       if (!cell) continue;

@@ -16,8 +16,9 @@ Plan lower(const Plan& plan);
 /// Adds the optimizer's part, to a lowered plan or not. Where the plan ends with its one update: at the end
 /// of each row REDUCE_GRAD of the rank's stages, ascending, then their STEPs, ascending. Where it updates
 /// more often (micro_batches_per_update): REDUCE_GRAD and STEP of a stage after every
-/// micro_batches_per_update-th backward of it (and the SENDs that directly follow). Throws ValueError for a
-/// forward-only plan or one that has STEPs already.
+/// micro_batches_per_update-th backward of it (and the SENDs that directly follow). REDUCE_GRAD and
+/// WAIT_REDUCE_GRAD of a file are replaced. Throws ValueError for a forward-only plan or one that has STEPs
+/// already.
 Plan add_optimizer(const Plan& plan);
 
 }  // namespace penstock

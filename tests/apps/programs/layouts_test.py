@@ -12,6 +12,7 @@ SPLITS = {
     "uneven": ["--batch", 7, "--micro-batch", 2, "--dropout", 0.1, "--lr-schedule", "cosine", "--warmup", 1],
     "even": ["--batch", 6, "--micro-batch", 2, "--tied-embeddings", "false"],
     "single": ["--batch", 3, "--micro-batch", 1, "--optimizer", "sgd", "--momentum", 0.9, "--dropout", 0.3],
+    "bf16": ["--batch", 5, "--micro-batch", 2, "--dropout", 0.1, "--dtype", "bf16"],
     "llama": ["--model", "llama-tiny", "--batch", 5, "--micro-batch", 2, "--dropout", 0.1, "--tied-embeddings", "true"],
 }
 COMMON = ["--steps", 3, "--lr", 0.01, "--seed", 5, "--valid-fraction", 0.2, "--eval-every", 2,
@@ -53,7 +54,7 @@ class Layouts(harness.ProgramTest):
         self.same("uneven", expected, "--pp", 2, "--partition", "1,3", mpi=2)
 
     def test_other_splits(self):
-        for split in ("even", "single", "llama"):
+        for split in ("even", "single", "llama", "bf16"):
             expected = self.outcome(split, "--threads", 1)
             for pp, schedule in itertools.product((2, 3, 4), ("gpipe", "1f1b")):
                 self.same(split, expected, "--pp", pp, "--ranks", pp, "--schedule", schedule, "--threads", 2)
@@ -65,8 +66,11 @@ class Layouts(harness.ProgramTest):
         # The backward halves apart, the weight halves last.
         self.write("split.csv", "0F0,0F1,0I0,0F2,0I1,0F3,0I2,0I3,0W0,0W1,0W2,0W3\n"
                                 "1F0,1I0,1F1,1I1,1F2,1I2,1F3,1I3,1W0,1W1,1W2,1W3\n")
+        # As torch writes it for sharded gradients.
+        self.write("torch.csv", "0UNSHARD,0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3,0REDUCE_GRAD,0WAIT_REDUCE_GRAD\n"
+                                "1UNSHARD,1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3,1REDUCE_GRAD,1WAIT_REDUCE_GRAD\n")
         expected = self.outcome("uneven", "--threads", 1)
-        for name in ("plan.csv", "split.csv"):
+        for name in ("plan.csv", "split.csv", "torch.csv"):
             self.same("uneven", expected, "--pp", 2, "--ranks", 2, "--schedule", name)
 
     def test_settings_that_must_change_the_numbers(self):

@@ -86,11 +86,10 @@ TRAIN = [
 NOT_YET = [
     ["--tp", 2], ["--dp", 2], ["--cp", 2], ["--ep", 2], ["--zero", 1], ["--sequence-parallel"], ["--experts", 4],
     ["--experts-per-token", 2], ["--balance-loss", 0.1], ["--document-separator", 0], ["--memory-limit", 1000000],
-    ["--repartition", "auto"], ["--virtual-stages", 2], ["--recompute", "full"], ["--post-validation"], ["--vertical-sync"],
-    ["--async-warmup", 1], ["--lr-rescale", 1], ["--discrepancy-correction", 0.1], ["--dtype", "bf16"], ["--device", "cuda"],
+    ["--repartition", "auto"], ["--virtual-stages", 2], ["--post-validation"], ["--vertical-sync"],
+    ["--async-warmup", 1], ["--lr-rescale", 1], ["--discrepancy-correction", 0.1], ["--device", "cuda"],
     ["--device", "cuda-host"], ["--profile"], ["--tokenizer", "tokenizer.json"], ["--model", "moe-tiny"],
-    ["--model", "moe-tiny"], ["--model", "model.toml"], ["--schedule", "zb-h1"], ["--schedule", "pipedream"],
-    ["--init-from", "huggingface"], ["--pp", 1, "--ranks", 2], ["--pp", 2, "--ranks", 4],
+    ["--model", "experts.toml"], ["--schedule", "zb-h1"], ["--schedule", "pipedream"], ["--pp", 1, "--ranks", 2], ["--pp", 2, "--ranks", 4],
 ]
 
 
@@ -104,7 +103,7 @@ class Refusals(harness.ProgramTest):
         self.write("bad.csv", "0X0\n")
         self.write("short.csv", "0F0,0F1,0B0,0B1\n")
         self.write("locks.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n")
-        self.write("huggingface/config.json", "{}")
+        self.write("experts.toml", "experts = 4\n")
 
     def state(self):
         return {name: (self.dir / name).read_bytes() if (self.dir / name).is_file() else None for name in self.files()}
@@ -188,11 +187,10 @@ class Refusals(harness.ProgramTest):
         for arguments, words in (
                 (["--data", "text.txt"], ["--from is missing"]), (["--from", "ck"], ["--data is missing"]),
                 (["--from", "nothing", "--data", "text.txt"], ["--from", "nothing"]),
-                (["--from", "huggingface", "--data", "text.txt"], ["--from huggingface", "not yet"]),
                 ([*start, "--seq-len", 13], ["--seq-len 13", "12"]), ([*start, "--stride", 13], ["--stride 13", "12"]),
                 ([*start, "--seq-len", 5, "--stride", 6], ["--stride 6", "5"]), ([*start, "--stride", 0], ["--stride 0"]),
                 ([*start, "--pp", 2], ["--pp 2", "1"]), ([*start, "--tp", 2], ["--tp 2", "not yet"]),
-                ([*start, "--dtype", "bf16"], ["--dtype bf16", "not yet"]), ([*start, "--tokenizer", "t.json"], ["t.json", "not yet"]),
+                ([*start, "--dtype", "fp16"], ["--dtype", "fp16", "bf16"]), ([*start, "--tokenizer", "t.json"], ["t.json", "not yet"]),
                 ([*start, "--logits", "nothing/x"], ["--logits nothing/x"]), ([*start, "--logits", "text.txt"], ["--logits text.txt"]),
                 ([*start, "--jsom"], ["--jsom", "--json"])):
             self.refused("eval", arguments, words)

@@ -20,6 +20,14 @@ class OpTable : public ::testing::TestWithParam<OpRecord> {
   static RankContext::Options with_threads(int threads) { return {.threads = threads, .poison = true}; }
 };
 
+/// The samples in every dtype of the op.
+std::vector<Sample> all_samples(const OpRecord& op) {
+  std::vector<Sample> all;
+  for (const DType dtype : dtypes_of(op))
+    for (Sample& sample : samples_of(op, dtype)) all.push_back(std::move(sample));
+  return all;
+}
+
 bool same_bits(const Gradients& a, const Gradients& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end(), [](float p, float q) {
@@ -60,7 +68,7 @@ TEST_P(OpTable, HasARecordThatSaysSomething) {
 TEST_P(OpTable, MatchesTheReference) {
   const OpRecord& op = GetParam();
   RankContext context(with_threads(2));
-  for (const Sample& sample : op.samples()) {
+  for (const Sample& sample : all_samples(op)) {
     SCOPED_TRACE(op.name + "/" + sample.name);
     SampleWeights weights(context, sample);
     SampleRun run(context, sample, weights);
@@ -68,11 +76,13 @@ TEST_P(OpTable, MatchesTheReference) {
     EXPECT_EQ(run.output_shape(), sample.output);
     const std::vector<double> expected = sample.reference(run.values());
     for (const double e : expected) ASSERT_TRUE(std::isfinite(e)) << "the sample's reference is not finite";
-    expect_close(run.output(), expected, op.tolerances[0], sample.magnitude);
+    expect_close(run.output(), expected, tolerance_of(op, sample.dtype), sample.magnitude);
+    if (sample.dtype != DType::f32) continue;
     // The tolerance is one that a plain fp32 loop keeps.
     std::vector<std::vector<float>> narrow;
     for (const auto& v : run.values()) narrow.emplace_back(v.begin(), v.end());
-    expect_close(sample.reference_fp32(narrow), expected, op.tolerances[0], 4 * sample.magnitude);
+    expect_close(sample.reference_fp32(narrow), expected, tolerance_of(op, sample.dtype),
+                 4 * sample.magnitude);
   }
 }
 
@@ -147,7 +157,7 @@ TEST_P(OpTable, GradientsMatchFiniteDifferences) {
   const OpRecord& op = GetParam();
   RankContext context(with_threads(2));
   int samples = 0;
-  for (const Sample& sample : op.samples())
+  for (const Sample& sample : all_samples(op))
     for (const bool weights_as_activations : {false, true}) {
       SCOPED_TRACE(op.name + "/" + sample.name + (weights_as_activations ? " as activations" : ""));
       SampleWeights weights(context, sample);
@@ -166,12 +176,12 @@ TEST_P(OpTable, GradientsMatchFiniteDifferences) {
         const std::size_t n = sample.arguments[a].values.size();
         wanted += n == 0 ? 0 : static_cast<int>(std::min(n, most)) + 1;
         compared += check_gradient(differences, sample, a, gradients[a],
-                                   op.tolerances[0].gradient * sample.gradient_slack, most);
+                                   tolerance_of(op, sample.dtype).gradient * sample.gradient_slack, most);
       }
       EXPECT_EQ(compared, wanted);
       ++samples;
     }
-  EXPECT_EQ(samples, 2 * static_cast<int>(op.samples().size()));
+  EXPECT_EQ(samples, 2 * static_cast<int>(all_samples(op).size()));
 }
 
 /// Gradients of three micro-batches of a sample: of their inputs, one after the other, and of the weights.
@@ -196,7 +206,7 @@ Gradients three_micro_batches(RankContext& context, const Sample& sample, Schedu
 TEST_P(OpTable, HalvesEqualTheFullBackwardBitForBit) {
   const OpRecord& op = GetParam();
   RankContext context(with_threads(2));
-  for (const Sample& sample : op.samples()) {
+  for (const Sample& sample : all_samples(op)) {
     SCOPED_TRACE(op.name + "/" + sample.name);
     const Gradients full = three_micro_batches(context, sample, [](auto& runs) {
       for (auto& run : runs) run->backward();
@@ -231,7 +241,7 @@ TEST_P(OpTable, WeightGradientsAddUpOverMicroBatches) {
   const OpRecord& op = GetParam();
   RankContext context(with_threads(1));
   int checked = 0;
-  for (const Sample& sample : op.samples()) {
+  for (const Sample& sample : all_samples(op)) {
     SCOPED_TRACE(op.name + "/" + sample.name);
     std::vector<std::vector<double>> sums(sample.arguments.size());
     for (int m = 0; m < 3; ++m) {
@@ -265,7 +275,7 @@ TEST_P(OpTable, WeightGradientsAddUpOverMicroBatches) {
     }
   }
   int weights = 0;
-  for (const Sample& sample : op.samples())
+  for (const Sample& sample : all_samples(op))
     weights += static_cast<int>(std::count_if(sample.arguments.begin(), sample.arguments.end(),
                                               [](const Argument& a) { return a.role == Role::weight; }));
   EXPECT_EQ(checked, weights);
@@ -282,7 +292,7 @@ TEST_P(OpTable, TakesGradientsOfAnyLayout) {
     run.backward();
     return run.gradients();
   };
-  for (const Sample& sample : op.samples()) {
+  for (const Sample& sample : all_samples(op)) {
     SCOPED_TRACE(op.name + "/" + sample.name);
     if (sample.output.numel() == 0) continue;  // nothing to lay out
     if (sample.output.rank() >= 2) {
@@ -302,7 +312,7 @@ TEST_P(OpTable, TakesGradientsOfAnyLayout) {
 TEST_P(OpTable, OneGradientAloneIsTheSame) {
   const OpRecord& op = GetParam();
   RankContext context(with_threads(1));
-  for (const Sample& sample : op.samples()) {
+  for (const Sample& sample : all_samples(op)) {
     SampleWeights weights(context, sample);
     SampleRun all(context, sample, weights, {.weights_as_activations = true});
     all.forward();
@@ -331,11 +341,11 @@ TEST_P(OpTable, BitsDependOnNeitherRunNorThreads) {
   const OpRecord& op = GetParam();
   RankContext contexts[3] = {RankContext(with_threads(1)), RankContext(with_threads(2)),
                              RankContext(with_threads(3))};
-  for (const Sample& sample : op.samples()) {
+  for (const Sample& sample : all_samples(op)) {
     SCOPED_TRACE(op.name + "/" + sample.name);
     std::vector<double> output;
     Gradients gradients;
-    const int runs = 20;
+    const int runs = sample.dtype == DType::f32 ? 20 : 6;
     for (int r = 0; r < runs; ++r) {
       RankContext& context = contexts[r % 3];
       SampleWeights weights(context, sample);
@@ -389,7 +399,7 @@ Trace trace(DeviceKind device, const Sample& sample) {
 
 TEST_P(OpTable, MetaDeviceGivesTheSameShapesAndBytes) {
   const OpRecord& op = GetParam();
-  for (const Sample& sample : op.samples()) {
+  for (const Sample& sample : all_samples(op)) {
     SCOPED_TRACE(op.name + "/" + sample.name);
     const Trace real = trace(DeviceKind::cpu, sample), meta = trace(DeviceKind::meta, sample);
     EXPECT_EQ(meta.output, sample.output);

@@ -20,7 +20,11 @@ template <class T>
 Tensor dense_tensor(RankContext& context, const Shape& shape, const std::vector<double>& values) {
   std::vector<T> typed;
   typed.reserve(values.size());
-  for (const double v : values) typed.push_back(static_cast<T>(v));
+  for (const double v : values)
+    if constexpr (std::is_same_v<T, bf16>)
+      typed.push_back(bf16(static_cast<float>(v)));
+    else
+      typed.push_back(static_cast<T>(v));
   return Tensor::from(context, shape, typed, MemoryKind::parameter);
 }
 
@@ -29,6 +33,8 @@ Tensor dense_tensor(RankContext& context, const Shape& shape, const std::vector<
   switch (dtype) {
     case DType::f32:
       return dense_tensor<float>(context, shape, values);
+    case DType::bf16:
+      return dense_tensor<bf16>(context, shape, values);
     case DType::i32:
       return dense_tensor<std::int32_t>(context, shape, values);
     case DType::i64:
@@ -42,9 +48,9 @@ Tensor dense_tensor(RankContext& context, const Shape& shape, const std::vector<
 
 /// What lies around a slice: no sum, no look-up survives it.
 Tensor poisoned(RankContext& context, const Shape& shape, DType dtype) {
-  const double value = dtype == DType::f32  ? std::numeric_limits<double>::quiet_NaN()
-                       : dtype == DType::u8 ? 255
-                                            : -1e9;
+  const double value = dtype == DType::f32 || dtype == DType::bf16 ? std::numeric_limits<double>::quiet_NaN()
+                       : dtype == DType::u8                        ? 255
+                                                                   : -1e9;
   return dense_tensor(context, shape, std::vector<double>(static_cast<std::size_t>(shape.numel()), value),
                       dtype);
 }
@@ -52,6 +58,41 @@ Tensor poisoned(RankContext& context, const Shape& shape, DType dtype) {
 }  // namespace
 
 const std::vector<OpRecord>& op_table() { return table(); }
+
+Tolerance tolerance_of(const OpRecord& op, DType dtype) {
+  for (const Tolerance& t : op.tolerances)
+    if (t.dtype == dtype) return t;
+  constexpr double rounding = 0x1p-8;  // half of the distance between neighbours, of 8 bits
+  const Tolerance& fp32 = op.tolerances[0];
+  return {dtype, rounding + fp32.relative, fp32.absolute, rounding + fp32.gradient,
+          "computed as in fp32, rounded to bf16 once"};
+}
+
+std::vector<DType> dtypes_of(const OpRecord& op) {
+  if (op.fp32_alone) return {DType::f32};
+  return {DType::f32, DType::bf16};
+}
+
+double rounded(double value, DType dtype) {
+  const auto single = static_cast<float>(value);
+  return static_cast<double>(dtype == DType::bf16 ? static_cast<float>(bf16(single)) : single);
+}
+
+std::vector<Sample> samples_of(const OpRecord& op, DType dtype) {
+  std::vector<Sample> samples = op.samples();
+  if (dtype == DType::f32) return samples;
+  std::erase_if(samples, [](const Sample& s) { return s.fp32_alone; });
+  for (Sample& sample : samples) {
+    sample.dtype = dtype;
+    sample.name += " in bf16";
+    for (Argument& a : sample.arguments) {
+      if (a.dtype != DType::f32) continue;
+      a.dtype = dtype;
+      for (double& v : a.values) v = rounded(v, dtype);
+    }
+  }
+  return samples;
+}
 
 RegisterOp::RegisterOp(OpRecord record) {
   std::vector<OpRecord>& records = table();

@@ -49,6 +49,8 @@ struct Sample {
       -1;  ///< what the tape keeps besides inputs and outputs, where every input is dense; -1: not stated
   bool view = false;          ///< the output shares its input's memory
   double gradient_slack = 1;  ///< multiplies the tolerance of gradients, where the inputs lose digits
+  DType dtype = DType::f32;   ///< that the op computes with
+  bool fp32_alone = false;    ///< says nothing in bf16, where its values are no longer apart
   double step = 0;            ///< of finite differences; 0: 1e-6 of the element, at least 1e-6
 
   /// The op. `state` lies on the device.
@@ -66,6 +68,11 @@ struct Tolerance {
   std::string_view reason;
 };
 
+/// A tolerance in bf16, in roundings: 2^-8, half the distance between neighbours of 8 bits.
+inline Tolerance in_bf16(double relative, double absolute, double gradient, std::string_view reason) {
+  return {DType::bf16, relative * 0x1p-8, absolute * 0x1p-8, gradient * 0x1p-8, reason};
+}
+
 /// A call that the op must refuse.
 struct Refusal {
   std::string name;
@@ -75,12 +82,24 @@ struct Refusal {
 
 struct OpRecord {
   std::string name;
-  std::vector<Tolerance> tolerances;  ///< one a dtype that the op has
+  /// fp32 first. bf16 is added where an op computes with it and each number is rounded once; an op that
+  /// stores more on the way states its own.
+  std::vector<Tolerance> tolerances;
   std::function<std::vector<Sample>()> samples;
   /// Sizes as a GPT-2 of 124 million parameters has them, for the benchmark.
   std::function<std::vector<Sample>()> benchmarks;
   std::vector<Refusal> refusals;
+  bool fp32_alone = false;  ///< has no form in bf16
 };
+
+/// What the op is held to in fp32 or bf16.
+Tolerance tolerance_of(const OpRecord& op, DType dtype);
+/// The dtypes that the op computes with.
+std::vector<DType> dtypes_of(const OpRecord& op);
+/// The op's samples with all fp32 arguments in `dtype`, values rounded to it.
+std::vector<Sample> samples_of(const OpRecord& op, DType dtype);
+/// A number as `dtype` (fp32 or bf16) holds it.
+double rounded(double value, DType dtype);
 
 /// How a test's name shows a record.
 inline void PrintTo(const OpRecord& record, std::ostream* out) { *out << record.name; }

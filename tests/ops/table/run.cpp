@@ -1,6 +1,8 @@
 // SampleRun.
 #include "ops/table/run.h"
 
+#include "autograd/convert.h"
+
 namespace penstock::testing {
 
 StepState sample_state() { return {.step = 7}; }
@@ -29,7 +31,7 @@ SampleRun::SampleRun(RankContext& context, const Sample& sample, SampleWeights& 
   for (std::size_t i = 0; i < sample.arguments.size(); ++i) {
     Argument a = sample.arguments[i];
     if (a.role == Role::activation)
-      for (double& v : a.values) v = static_cast<double>(static_cast<float>(v * factor));
+      for (double& v : a.values) v = rounded(v * factor, a.dtype);
     values_.push_back(a.values);
     if (a.role == Role::data || (options.only >= 0 && options.only != static_cast<int>(i)))
       inputs_.emplace_back(make_tensor(context, a));
@@ -38,18 +40,25 @@ SampleRun::SampleRun(RankContext& context, const Sample& sample, SampleWeights& 
     else
       inputs_.push_back(tape_.input(make_tensor(context, a), true));
   }
-  Argument cotangent = normal("cotangent of " + sample.name + std::to_string(options.number), sample.output);
-  if (options.constant_cotangent) cotangent.values.assign(cotangent.values.size(), 1.0);
-  cotangent_ = make_tensor(context, laid_out(cotangent, options.cotangent));
-  cotangent_values_ = cotangent.values;
 }
 
-void SampleRun::forward() { output_ = sample_.apply(inputs_, state_.get()); }
+void SampleRun::forward() {
+  output_ = sample_.apply(inputs_, state_.get());
+  Argument cotangent =
+      normal("cotangent of " + sample_.name + std::to_string(options_.number), sample_.output);
+  if (options_.constant_cotangent) cotangent.values.assign(cotangent.values.size(), 1.0);
+  if (output_.tensor().dtype() == DType::bf16) {
+    cotangent.dtype = DType::bf16;
+    for (double& v : cotangent.values) v = rounded(v, cotangent.dtype);
+  }
+  cotangent_ = make_tensor(tape_.context(), laid_out(cotangent, options_.cotangent));
+  cotangent_values_ = cotangent.values;
+}
 
 std::vector<double> SampleRun::output() const {
   const Tensor& t = output_.tensor();
   if (t.dtype() == DType::f64) return t.to_vector<double>();
-  const std::vector<float> values = t.to_vector<float>();
+  const std::vector<float> values = converted(t, DType::f32).to_vector<float>();
   return {values.begin(), values.end()};
 }
 
@@ -61,7 +70,7 @@ void SampleRun::drop_values() {
 std::vector<float> SampleRun::input_gradient(std::size_t argument) {
   if (!inputs_[argument].tape()) return {};
   const Tensor gradient = tape_.take_grad(inputs_[argument]);
-  return gradient.defined() ? gradient.to_vector<float>() : std::vector<float>();
+  return gradient.defined() ? converted(gradient, DType::f32).to_vector<float>() : std::vector<float>();
 }
 
 std::vector<std::vector<float>> SampleRun::gradients() {

@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "parallel/comm/mpi_world.h"
+#include "parallel/comm/launch.h"
 #include "tests/parallel/comm/scenarios.h"
 
 namespace penstock {
@@ -79,6 +79,26 @@ int run_failure(MpiWorld& world, const std::string& mode) {
   return 1;
 }
 
+/// The job as `launch` runs it. Mode "launch": the last rank throws, the others wait for it. Mode
+/// "launch-threads": threads are asked for. Otherwise all is well.
+int run_launched(int ranks, const std::string& mode) {
+  LaunchOptions options{.deadline_seconds = 30};
+  if (mode == "launch-threads") options.threads = 2;
+  launch(options, [&](Communicator& comm) {
+    require<Error>(comm.size() == ranks && comm.deadline_seconds() == 30, "{} ranks", comm.size());
+    if (mode == "launch" && comm.rank() + 1 == ranks) throw ShapeError("a planned exception");
+    try {
+      comm.barrier();
+    } catch (const CommError& error) {
+      say(fmt::format("rank {} released: {}", comm.rank(), error.what()));
+      std::this_thread::sleep_for(std::chrono::milliseconds(800));  // so that all have said it
+      throw;
+    }
+    say(fmt::format("rank {} done", comm.rank()));
+  });
+  return 0;
+}
+
 }  // namespace
 }  // namespace penstock
 
@@ -91,6 +111,7 @@ int main(int argc, char** argv) {
       say("this test runs under mpirun");
       return 2;
     }
+    if (argc > 2 && std::string(argv[2]).starts_with("launch")) return run_launched(ranks, argv[2]);
     MpiWorld world({.deadline_seconds = argc > 2 ? 5.0 : 60.0, .piece_bytes = Index{1} << 20});
     if (world.size() != ranks || world.host_name().empty()) {
       say(fmt::format("{} ranks where {} were asked for", world.size(), ranks));

@@ -51,6 +51,17 @@ for mode in ("silent", "absent"):
            "rank 0 released: rank 0, 1RECV_F0: waited 1.5 s for a message from rank 1" in output, output)
     expect(f"{mode}: ends with an error ({status}, {seconds:.1f} s)", status != 0 and seconds < 20, output)
 
+# The same by `launch`, which owns the job: the others are told, and the exception reaches the caller as it was.
+status, output, seconds = job(3, "3", "launch-well")
+expect("launch: runs the body as every rank", status == 0 and all(f"rank {r} done" in output for r in range(3)), output)
+status, output, seconds = job(3, "3", "launch")
+for rank in (0, 1):
+    expect(f"launch: rank {rank} is told why", re.search(rf"rank {rank} released: .*rank 2: a planned exception", output), output)
+expect("launch: the caller gets the exception", "ended: a planned exception" in output, output)
+expect(f"launch: ends with an error ({status}, {seconds:.1f} s)", status != 0 and seconds < 10, output)
+status, output, seconds = job(2, "2", "launch-threads")
+expect("launch: no threads under mpirun", status != 0 and "--ranks 2: under mpirun" in output and "done" not in output, output)
+
 # A test that cannot fail is none: the wrong number of ranks, and no launcher at all.
 status, output, _ = job(2, "3")
 expect("a wrong number of ranks is refused", status != 0 and "passed" not in output and "2 ranks where 3" in output, output)

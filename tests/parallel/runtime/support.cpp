@@ -34,7 +34,7 @@ bool equal(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 void put_gradients(Values& table, const Model& model, const WeightStore& weights) {
   for (const ParameterRecord& p : model.parameters()) {
     for (const auto& use : p.uses) {
-      if (!weights.holds(use.block)) continue;
+      if (p.frozen || !weights.holds(use.block)) continue;
       put(table, p.name, weights.gradient_of(use.block, use.parameter));
       break;  // the sum lies in the first use that a rank holds
     }
@@ -72,12 +72,15 @@ Outcome train(const Training& t) {
                         .optimizer = optimizer.get(),
                         .micro_batch_size = t.micro_batch,
                         .seed = t.seed,
-                        .clip = t.clip};
+                        .clip = t.clip,
+                        .compute = t.compute};
     std::size_t running = 0;
     setup.on_gradients = [&](Index, const WeightStore& weights) {
       if (running == 0) put_gradients(outcome.first_gradients, *t.model, weights);
       if (running + 1 == t.steps.size()) put_gradients(outcome.last_gradients, *t.model, weights);
     };
+    setup.recompute = recompute_of_blocks(*t.model, t.partition, t.recompute);
+    if (t.adjust) t.adjust(pipeline.rank(), setup);
     TrainingStep training(setup);
     training.weights().initialize(t.seed);
     outcome.live_before[rank] = context.allocator().live();
@@ -92,7 +95,7 @@ Outcome train(const Training& t) {
       for (const auto& use : p.uses) {
         if (!training.weights().holds(use.block)) continue;
         put(outcome.weights, p.name, training.weights().value(use.block, use.parameter));
-        if (training.weights().is_alias(use.block, use.parameter)) continue;
+        if (p.frozen || training.weights().is_alias(use.block, use.parameter)) continue;
         for (int k = 0; k < optimizer->buffers(); ++k)
           put(outcome.moments, fmt::format("{}/{}", p.name, k),
               training.weights().optimizer_state(k, use.block, use.parameter));

@@ -12,6 +12,7 @@
 
 #include "models/gpt2.h"
 #include "parallel/comm/thread_group.h"
+#include "parallel/pipeline/plan/recompute.h"
 #include "parallel/pipeline/runtime/training_step.h"
 #include "parallel/pipeline/schedule/generate.h"
 #include "parallel/train/token_batches.h"
@@ -35,6 +36,9 @@ struct Training {
   OptimizerMaker optimizer = {};   // empty: AdamW with its defaults
   double clip = 1.0;
   std::uint64_t seed = 7;
+  DType compute = DType::f32;
+  RecomputePolicy recompute = {};
+  std::function<void(int rank, TrainingSetup&)> adjust = {};  // of the setup of each rank, on its thread
 };
 
 struct Outcome {

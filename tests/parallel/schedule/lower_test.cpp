@@ -153,6 +153,12 @@ TEST(Optimizer, ComesLastOncePerStage) {
   EXPECT_THROW(add_optimizer(plan), ValueError);
   EXPECT_THROW(add_optimizer(forward_plan(linear_placement(2), 2)), ValueError);
 
+  // What a foreign file says of reductions gives way.
+  const Plan foreign = plan_from_rows("torch", rows_from_text({"0F0 0B0 0REDUCE_GRAD 0WAIT_REDUCE_GRAD",
+                                                               "1F0 1B0 1REDUCE_GRAD 1WAIT_REDUCE_GRAD"})),
+             plain = plan_from_rows("plain", rows_from_text({"0F0 0B0", "1F0 1B0"}));
+  EXPECT_EQ(add_optimizer(lower(foreign)).rows, add_optimizer(lower(plain)).rows);
+
   // Several stages a rank, several replicas.
   for (const auto& reference : testing::reference_plans()) {
     const Plan each = add_optimizer(lower(plan_from_rows(reference.name, rows_from_text(reference.rows))));
