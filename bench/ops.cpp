@@ -3,7 +3,8 @@
 //
 //   bench_ops [OP...] [--benchmark_filter=REGEX] ...    the ops named, or all of them
 //
-// PENSTOCK_BENCH_THREADS sets the compute threads (1). Naming ops spares the drawing of the others' inputs.
+// PENSTOCK_BENCH_THREADS sets the compute threads (1), PENSTOCK_BENCH_DTYPE=bf16 the dtype (fp32). Naming ops
+// spares the drawing of the others' inputs.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -22,13 +23,18 @@ int compute_threads() {
   return text ? std::max(1, std::atoi(text)) : 1;
 }
 
+DType dtype() {
+  const char* text = std::getenv("PENSTOCK_BENCH_DTYPE");
+  return text ? parse_dtype(text) : DType::f32;
+}
+
 /// The samples of one op, kept until another op's are asked for: all of them together take gigabytes.
 const std::vector<Sample>& benchmarks_of(const OpRecord& op) {
   static const OpRecord* held = nullptr;
   static std::vector<Sample> samples;
   if (held != &op) {
     samples.clear();
-    samples = op.benchmarks();
+    samples = in_dtype(op.benchmarks(), dtype());
     held = &op;
     require<ValueError>(!samples.empty(), "the record of {} has no benchmark", op.name);
   }
@@ -45,6 +51,9 @@ void run(benchmark::State& state, const Sample& sample, bool backward) {
     state.ResumeTiming();
     sample_run.forward();
     if (!backward) continue;
+    state.PauseTiming();
+    sample_run.draw_cotangent();
+    state.ResumeTiming();
     sample_run.backward_input();
     sample_run.backward_weight();
   }
@@ -78,7 +87,8 @@ int main(int argc, char** argv) try {
   benchmark::Initialize(&argc, argv);  // takes its flags out
   const std::set<std::string> names = chosen(argc - 1, argv + 1);
   for (const OpRecord& op : op_table())
-    if (names.empty() || names.contains(op.name)) register_op(op);
+    if ((names.empty() || names.contains(op.name)) && std::ranges::count(dtypes_of(op), dtype()) > 0)
+      register_op(op);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 } catch (const std::exception& error) {

@@ -16,7 +16,6 @@ struct TrainingRunOptions {
   TrainerOptions trainer = {};                ///< rates, steps, micro-batch size, clipping, seed, checkpoints
   std::string schedule = "1f1b";              ///< a name that `generate` knows
   std::vector<Index> layers_per_stage = {};   ///< empty: balanced by cost
-  RecomputePolicy recompute = {};             ///< what is run again instead of kept
   std::shared_ptr<Optimizer> optimizer = {};  ///< null: AdamW with PyTorch's defaults
   RecomputePolicy recompute = {};             ///< what is run again in the backward; nothing
   DType compute = DType::f32;                 ///< of activations and of weights in use: fp32 or bf16

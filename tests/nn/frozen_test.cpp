@@ -40,6 +40,7 @@ TEST(Freeze, PatternsOfNames) {
   EXPECT_EQ(after("*a*", 3), (Names{"scale", "table", "gain"}));
   EXPECT_EQ(after("*le", 2), (Names{"scale", "table"}));
   EXPECT_EQ(after("s*e", 1), Names{"scale"});
+  EXPECT_EQ(after("*w*", 1), Names{"w"}) << "* stands for nothing too";
   EXPECT_EQ(after("*", 6).size(), 6u);
   Model model = small_model();
   EXPECT_TRUE(frozen(model).empty());

@@ -24,7 +24,7 @@ class OpTable : public ::testing::TestWithParam<OpRecord> {
 std::vector<Sample> all_samples(const OpRecord& op) {
   std::vector<Sample> all;
   for (const DType dtype : dtypes_of(op))
-    for (Sample& sample : samples_of(op, dtype)) all.push_back(std::move(sample));
+    for (Sample& sample : in_dtype(op.samples(), dtype)) all.push_back(std::move(sample));
   return all;
 }
 

@@ -78,8 +78,7 @@ double rounded(double value, DType dtype) {
   return static_cast<double>(dtype == DType::bf16 ? static_cast<float>(bf16(single)) : single);
 }
 
-std::vector<Sample> samples_of(const OpRecord& op, DType dtype) {
-  std::vector<Sample> samples = op.samples();
+std::vector<Sample> in_dtype(std::vector<Sample> samples, DType dtype) {
   if (dtype == DType::f32) return samples;
   std::erase_if(samples, [](const Sample& s) { return s.fp32_alone; });
   for (Sample& sample : samples) {

@@ -96,8 +96,8 @@ struct OpRecord {
 Tolerance tolerance_of(const OpRecord& op, DType dtype);
 /// The dtypes that the op computes with.
 std::vector<DType> dtypes_of(const OpRecord& op);
-/// The op's samples with all fp32 arguments in `dtype`, values rounded to it.
-std::vector<Sample> samples_of(const OpRecord& op, DType dtype);
+/// Samples with all fp32 arguments in `dtype`, values rounded to it; without those that say nothing there.
+std::vector<Sample> in_dtype(std::vector<Sample> samples, DType dtype);
 /// A number as `dtype` (fp32 or bf16) holds it.
 double rounded(double value, DType dtype);
 

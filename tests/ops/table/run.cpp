@@ -44,15 +44,30 @@ SampleRun::SampleRun(RankContext& context, const Sample& sample, SampleWeights& 
 
 void SampleRun::forward() {
   output_ = sample_.apply(inputs_, state_.get());
+  output_dtype_ = output_.tensor().dtype();
+}
+
+void SampleRun::draw_cotangent() {
+  if (cotangent_.defined()) return;
   Argument cotangent =
       normal("cotangent of " + sample_.name + std::to_string(options_.number), sample_.output);
   if (options_.constant_cotangent) cotangent.values.assign(cotangent.values.size(), 1.0);
-  if (output_.tensor().dtype() == DType::bf16) {
+  if (output_dtype_ == DType::bf16) {
     cotangent.dtype = DType::bf16;
     for (double& v : cotangent.values) v = rounded(v, cotangent.dtype);
   }
   cotangent_ = make_tensor(tape_.context(), laid_out(cotangent, options_.cotangent));
   cotangent_values_ = cotangent.values;
+}
+
+void SampleRun::backward() {
+  draw_cotangent();
+  tape_.backward({&output_, 1}, {&cotangent_, 1});
+}
+
+void SampleRun::backward_input() {
+  draw_cotangent();
+  tape_.backward_input({&output_, 1}, {&cotangent_, 1});
 }
 
 std::vector<double> SampleRun::output() const {
@@ -68,7 +83,7 @@ void SampleRun::drop_values() {
 }
 
 std::vector<float> SampleRun::input_gradient(std::size_t argument) {
-  if (!inputs_[argument].tape()) return {};
+  if (!inputs_[argument].tape() || inputs_[argument].kind() == ValueKind::weight) return {};
   const Tensor gradient = tape_.take_grad(inputs_[argument]);
   return gradient.defined() ? converted(gradient, DType::f32).to_vector<float>() : std::vector<float>();
 }

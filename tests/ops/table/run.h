@@ -39,8 +39,10 @@ class SampleRun {
       : SampleRun(context, sample, weights, Options{}) {}
 
   void forward();
-  void backward() { tape_.backward({&output_, 1}, {&cotangent_, 1}); }
-  void backward_input() { tape_.backward_input({&output_, 1}, {&cotangent_, 1}); }
+  /// The gradient of the output, of its dtype; the backward draws it where that was not done before.
+  void draw_cotangent();
+  void backward();
+  void backward_input();
   void backward_weight() { tape_.backward_weight(); }
 
   const Shape& output_shape() const { return output_.shape(); }
@@ -67,6 +69,7 @@ class SampleRun {
   std::vector<std::vector<double>> values_;
   Variables inputs_;
   Variable output_;
+  DType output_dtype_ = DType::f32;
   Tensor cotangent_;
   std::vector<double> cotangent_values_;
 };
