@@ -69,6 +69,13 @@ class Tape::NodeBackward final : public BackwardContext {
     Slot& s = slot(node_.inputs[static_cast<std::size_t>(input)]);
     require<ShapeError>(shape == s.shape, "{}: gradient of shape {} for input {} of shape {}",
                         node_.op->name(), shape.str(), input, s.shape.str());
+    const int place = node_.inputs[static_cast<std::size_t>(input)];
+    if (std::ranges::find(handed_out_, place) != handed_out_.end()) {
+      // One value is several inputs: the memory of the first may not be written yet.
+      deferred_.emplace_back(place, Tensor::empty(context(), shape));
+      return {deferred_.back().second, false};
+    }
+    handed_out_.push_back(place);
     if (s.weight) return tape_.weights_->gradient(*s.weight);
     if (s.grad.defined() && s.grad.storage().use_count() == 1 && s.grad.is_contiguous() &&
         s.grad.dtype() == DType::f32)
@@ -85,7 +92,12 @@ class Tape::NodeBackward final : public BackwardContext {
 
   DType gradient_dtype(int input) const override {
     const Slot& s = tape_.slots_[static_cast<std::size_t>(node_.inputs[static_cast<std::size_t>(input)])];
-    return s.kind == ValueKind::weight ? DType::f32 : s.dtype;
+    return s.kind == ValueKind::weight || s.dtype == DType::f64 ? DType::f32 : s.dtype;
+  }
+
+  /// After the op's backward: adds what was kept apart.
+  void finish() {
+    for (auto& [place, gradient] : deferred_) tape_.add_grad(place, std::move(gradient));
   }
 
  private:
@@ -109,6 +121,8 @@ class Tape::NodeBackward final : public BackwardContext {
   Tape& tape_;
   Node& node_;
   InputMask wanted_;
+  std::vector<int> handed_out_;                   // slots of targets
+  std::vector<std::pair<int, Tensor>> deferred_;  // further gradients of those
 };
 
 Tape::Node::Node() = default;
@@ -149,6 +163,7 @@ Variable Tape::traced(Tensor value, ValueKind kind) {
 }
 
 Variable Tape::input(Tensor value, bool requires_grad) {
+  require<ValueError>(value.defined(), "an input of a tape without a value");
   require<ValueError>(!requires_grad || is_floating_point(value.dtype()),
                       "a gradient of an input of {}: only floating-point values have one",
                       name_of(value.dtype()));
@@ -229,13 +244,21 @@ Tensor Tape::checked_value(const Node& node, const Saved& saved) {
 }
 
 Tensor Tape::value_of_weight(int index) {
+  std::map<int, Tensor> known;
+  return value_of_weight(index, known);
+}
+
+Tensor Tape::value_of_weight(int index, std::map<int, Tensor>& known) {
   const Slot& slot = slots_[static_cast<std::size_t>(index)];
   if (slot.weight) return weights_->resolve(*slot.weight);
+  if (const auto place = known.find(index); place != known.end()) return place->second;
   const Node& node = nodes_[static_cast<std::size_t>(slot.node)];
   Tensors values;
-  for (const int input : node.inputs) values.push_back(value_of_weight(input));
+  for (const int input : node.inputs) values.push_back(value_of_weight(input, known));
   DiscardingSaver discard;
-  return node.op->forward(values, discard)[static_cast<std::size_t>(slot.output)];
+  const Tensors outputs = node.op->forward(values, discard);
+  for (std::size_t k = 0; k < outputs.size(); ++k) known.emplace(node.outputs[k], outputs[k]);
+  return outputs[static_cast<std::size_t>(slot.output)];
 }
 
 void Tape::add_grad(int index, Tensor gradient) {
@@ -285,6 +308,8 @@ void Tape::start(std::span<const Variable> outputs, std::span<const Tensor> grad
     const Slot& slot = slots_[static_cast<std::size_t>(output.slot_)];
     require<ValueError>(is_floating_point(slot.dtype), "a gradient for output {} of {}: integers have none",
                         i, name_of(slot.dtype));
+    require<ValueError>(is_floating_point(gradients[i].dtype()), "a gradient of {} for output {}",
+                        name_of(gradients[i].dtype()), i);
     require<ShapeError>(gradients[i].shape() == slot.shape, "gradient of shape {} for an output of shape {}",
                         gradients[i].shape().str(), slot.shape.str());
   }
@@ -308,8 +333,11 @@ void Tape::begin_weight_half() {
   for (const Node& node : nodes_)
     for_each_weight(node, [&](const WeightHandle& w) { ++uses_left_[{w.block, w.parameter}]; });
   std::vector<WeightHandle> unused;
-  for (const auto& [key, uses] : uses_left_)
-    if (uses == 0) unused.push_back({key.first, key.second, 0});
+  for (const Slot& slot : slots_) {
+    if (!slot.weight || !slot.requires_grad || uses_left_[{slot.weight->block, slot.weight->parameter}] != 0)
+      continue;
+    if (std::ranges::find(unused, *slot.weight) == unused.end()) unused.push_back(*slot.weight);
+  }
   for (const WeightHandle& w : unused) weight_done_(w);
 }
 
@@ -330,6 +358,7 @@ void Tape::run(Node& node, Half half) {
   NodeBackward context(*this, node, wanted);
   try {
     node.op->backward(context);
+    context.finish();
   } catch (Error& e) {
     e.add_context(fmt::format("backward of {}", node.name()));
     throw;
@@ -393,6 +422,8 @@ Tensor Tape::take_grad(const Variable& input) {
                       "the gradient of an input is there after the I half");
   require<ValueError>(input.kind_ == ValueKind::activation,
                       "the gradient of a weight is where its store has it, not on the tape");
+  require<ValueError>(slots_[static_cast<std::size_t>(input.slot_)].node < 0,
+                      "the gradient of a value that is no input of the tape is not kept");
   finished_grad(input.slot_);
   return std::exchange(slots_[static_cast<std::size_t>(input.slot_)].grad, {});
 }

@@ -124,6 +124,7 @@ class Tape {
   Variable traced(Tensor value, ValueKind kind);
   static Tensor checked_value(const Node& node, const Saved& saved);
   Tensor value_of_weight(int slot);
+  Tensor value_of_weight(int slot, std::map<int, Tensor>& known);
   void start(std::span<const Variable> outputs, std::span<const Tensor> gradients);
   void walk(Half half);
   void run(Node& node, Half half);

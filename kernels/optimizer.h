@@ -20,8 +20,8 @@ struct SgdSettings {
   double momentum = 0, weight_decay = 0;
 };
 
-/// SGD with momentum (torch.optim.SGD, dampening 0) and decoupled decay: p *= 1 - lr wd; b = momentum b + g
-/// (b = g at the first update); p -= lr b. Without momentum `b` is not touched and may be absent.
+/// SGD with momentum as torch.optim.SGD has it, dampening 0: g += wd p; b = momentum b + g (b = g at the
+/// first update); p -= lr b. Without momentum `b` is not touched and may be absent.
 PENSTOCK_KERNEL(sgd, Index n, const SgdSettings& settings, const StepState* state, In g, Out p, Out b);
 
 }  // namespace penstock::kernels

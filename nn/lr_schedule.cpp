@@ -28,7 +28,7 @@ double LrSchedule::rate(std::int64_t step) const {
     case LrDecay::cosine:
       return min_lr + (lr - min_lr) * (1 + std::cos(std::numbers::pi * x)) / 2;
     case LrDecay::wsd:
-      return x <= 0.8 ? lr : lr + (min_lr - lr) * (x - 0.8) / 0.2;
+      return x <= 0.8 ? lr : lr + (min_lr - lr) * (x - 0.8) / (1 - 0.8);
   }
   return lr;
 }

@@ -3,6 +3,8 @@
 
 #include <map>
 
+#include "autograd/ops/shape_ops.h"
+
 namespace penstock {
 namespace {
 
@@ -22,14 +24,16 @@ Model::Model(std::string name, std::vector<std::unique_ptr<Block>> blocks, LossF
     : name_(std::move(name)), blocks_(std::move(blocks)), loss_(std::move(loss)) {
   std::map<std::string, std::size_t> known;
   for (int b = 0; b < size(); ++b) {
+    record_.emplace_back();
     for (const Parameter& p : block(b).parameters()) {
       const auto [place, added] = known.try_emplace(p.name, parameters_.size());
-      if (added) parameters_.push_back({p.name, p.shape, p.decays(), p.frozen, {}});
+      if (added) parameters_.push_back({p.name, p.shape, p.initializer, p.decays(), p.frozen, {}});
       ParameterRecord& record = parameters_[place->second];
       require<ShapeError>(record.shape == p.shape,
                           "tied parameter {} has shape {} in one block and {} in another", p.name,
                           record.shape.str(), p.shape.str());
       record.uses.push_back({b, p.index});
+      record_.back().push_back(place->second);
     }
   }
 }
@@ -53,6 +57,16 @@ int Model::freeze(const std::string& pattern) {
   }
   require<ValueError>(count > 0, "freeze '{}': the model {} has no parameter of such a name", pattern, name_);
   return count;
+}
+
+Variable Model::loss(const Variables& outputs, const Tensors& targets) const {
+  require<ValueError>(static_cast<bool>(loss_), "the model {} has no loss", name_);
+  const Variable loss = loss_(outputs, targets);
+  require<ValueError>(loss.defined() && is_floating_point(loss.tensor().dtype()),
+                      "the loss of the model {} gives no number", name_);
+  require<ShapeError>(loss.shape().numel() == 1, "the loss of the model {} is one number, not of shape {}",
+                      name_, loss.shape().str());
+  return loss.shape() == Shape{1} ? loss : ops::reshape(loss, {1});
 }
 
 int Model::layers() const {

@@ -22,9 +22,15 @@ class Model {
   const std::string& name() const { return name_; }
   int size() const { return static_cast<int>(blocks_.size()); }
   const Block& block(int index) const { return *blocks_[static_cast<std::size_t>(index)]; }
-  const LossFunction& loss() const { return loss_; }
+  /// The loss of a micro-batch, as one number (1). Throws ValueError where the model has no loss, and
+  /// ShapeError, naming it, where the loss function gives anything but one number.
+  Variable loss(const Variables& outputs, const Tensors& targets) const;
   /// Every parameter once, in model order.
   const std::vector<ParameterRecord>& parameters() const { return parameters_; }
+  /// The record of a block's parameter.
+  const ParameterRecord& record_of(int block, int parameter) const {
+    return parameters_[record_[static_cast<std::size_t>(block)][static_cast<std::size_t>(parameter)]];
+  }
   /// Elements of all parameters, a tied one counted once.
   Index parameter_count() const;
   /// Freezes the parameters whose full name matches a pattern, in which * stands for any text:
@@ -39,6 +45,7 @@ class Model {
   std::vector<std::unique_ptr<Block>> blocks_;
   LossFunction loss_;
   std::vector<ParameterRecord> parameters_;
+  std::vector<std::vector<std::size_t>> record_;  // [block][parameter]: place in parameters_
 };
 
 }  // namespace penstock

@@ -34,7 +34,7 @@ class AdamW final : public Optimizer {
   kernels::AdamWSettings settings_;
 };
 
-/// torch.optim.SGD with momentum and decoupled decay.
+/// torch.optim.SGD with momentum. Decay applies to parameters of two or more dimensions.
 class Sgd final : public Optimizer {
  public:
   explicit Sgd(const kernels::SgdSettings& settings) : settings_(settings) {}

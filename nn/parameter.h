@@ -39,6 +39,7 @@ struct ParameterRecord {
   };
   std::string name;
   Shape shape;
+  Initializer initializer = {};  ///< of the first use: it holds for all
   bool decays = false;
   bool frozen = false;
   std::vector<Use> uses;  ///< in model order: gradients of the uses are added in this order

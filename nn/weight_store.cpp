@@ -50,15 +50,12 @@ WeightStore::WeightStore(RankContext& context, const Model& model, std::vector<i
 void WeightStore::lay_out(BlockWeights& weights, const Block& block, int index) {
   for (const Parameter& p : block.parameters()) {
     Entry entry{.parameter = &p, .frozen = p.frozen};
-    for (const ParameterRecord& record : model_->parameters()) {
-      if (record.name != p.name) continue;
-      for (const ParameterRecord::Use& use : record.uses) {
-        if (use.block == index) break;
-        if (!holds(use.block)) continue;
-        entry.alias_block = use.block;
-        entry.alias_parameter = use.parameter;
-        break;
-      }
+    for (const ParameterRecord::Use& use : model_->record_of(index, p.index).uses) {
+      if (use.block == index) break;
+      if (!holds(use.block)) continue;
+      entry.alias_block = use.block;
+      entry.alias_parameter = use.parameter;
+      break;
     }
     weights.entries.push_back(entry);
   }
@@ -82,13 +79,15 @@ void WeightStore::lay_out(BlockWeights& weights, const Block& block, int index) 
 void WeightStore::initialize(std::uint64_t seed) {
   values_changed();
   if (context_->device().kind == DeviceKind::meta) return;
-  for (const BlockWeights& w : weights_) {
+  for (std::size_t place = 0; place < weights_.size(); ++place) {
+    const BlockWeights& w = weights_[place];
     for (const Entry& e : w.entries) {
       if (e.alias_block >= 0) continue;
       const Parameter& p = *e.parameter;
       float* values = w.values.data_as<float>() + e.offset;
       const Index n = p.shape.numel();
-      switch (p.initializer.kind) {
+      const Initializer& initializer = model_->record_of(blocks_[place], p.index).initializer;
+      switch (initializer.kind) {
         case Initializer::Kind::zeros:
           std::fill_n(values, n, 0.0f);
           break;
@@ -98,7 +97,7 @@ void WeightStore::initialize(std::uint64_t seed) {
         case Initializer::Kind::normal: {
           const RandomKey key = random_key(seed, RandomPurpose::init, p.name);
           context_->pool().parallel_ranges(n, 1 << 14, [&](Index begin, Index end) {
-            fill_normal(key, 0, 0, begin, end - begin, 0.0, static_cast<double>(p.initializer.deviation),
+            fill_normal(key, 0, 0, begin, end - begin, 0.0, static_cast<double>(initializer.deviation),
                         values + begin);
           });
           break;

@@ -95,7 +95,10 @@ class WeightStore final : public WeightResolver {
   const BlockWeights& of(int block) const;
   BlockWeights& of(int block) { return const_cast<BlockWeights&>(std::as_const(*this).of(block)); }
   const Entry& entry(int block, int parameter) const {
-    return of(block).entries[static_cast<std::size_t>(parameter)];
+    const std::vector<Entry>& entries = of(block).entries;
+    require<ValueError>(parameter >= 0 && parameter < static_cast<int>(entries.size()),
+                        "parameter {} of block {}, which has {}", parameter, block, entries.size());
+    return entries[static_cast<std::size_t>(parameter)];
   }
   void lay_out(BlockWeights& weights, const Block& block, int index);
 

@@ -152,6 +152,12 @@ void Command::number(const std::string& flag, std::optional<double>& value, cons
       [range](const std::string& name, const std::string& text) { return parse_number(name, text, range); });
 }
 
+void Command::text_or_list(const std::string& flag, std::string& value, const std::string& type,
+                           const std::string& help) {
+  text(flag, value, type, help);
+  flags_.back()->joins_array = true;
+}
+
 void Command::numbers(const std::string& flag, std::vector<double>& values, const std::string& help,
                       const NumberRange& range) {
   add_single(flag, values, "X[,X...]", with_range(help, range), default_of(values),

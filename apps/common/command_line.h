@@ -54,6 +54,9 @@ class Command {
   void text(const std::string& flag, std::optional<std::string>& value, const std::string& type,
             const std::string& help);
   /// Any number of values after one flag, and the flag may be repeated.
+  /// A text in which commas part items: in a TOML file an array of them too.
+  void text_or_list(const std::string& flag, std::string& value, const std::string& type,
+                    const std::string& help);
   void texts(const std::string& flag, std::vector<std::string>& values, const std::string& type,
              const std::string& help);
   void integer(const std::string& flag, Index& value, const std::string& help,
@@ -93,6 +96,8 @@ class Command {
   /// variable has now (null for an empty std::optional). Without --config, and without what is not yet built
   /// and has no value that is accepted.
   nlohmann::ordered_json settings() const;
+  /// The file that --config names.
+  const std::optional<std::string>& config_file() const { return config_; }
 
  private:
   friend class Program;

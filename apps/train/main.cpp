@@ -47,6 +47,9 @@ void check_outputs(const TrainSettings& s) {
   folder("dump-parameters", s.dump_parameters);
   folder("checkpoint-dir", s.checkpoint_dir);
   for (const std::string& path : s.data) inputs.push_back({"data", path});
+  if (s.model.ends_with(".toml")) inputs.push_back({"model", s.model});
+  if (s.schedule.ends_with(".csv")) inputs.push_back({"schedule", s.schedule});
+  if (const auto config = s.command->config_file()) inputs.push_back({"config", *config});
   if (s.valid_data) inputs.push_back({"valid-data", *s.valid_data});
   require_distinct(files, inputs);
 }
@@ -57,7 +60,8 @@ int dry_run(const Frame& frame, const TrainSettings& settings, Ranks& ranks) {
   ranks.agree([&] {
     check_outputs(settings);
     session = prepare(settings, narrow<int>(settings.ranks.value_or(ranks.mpi_size())));
-    peaks = predict_peak_bytes(session->training_setup(), *session->batches);
+    peaks = predict_peak_bytes(session->training_setup(), *session->batches,
+                               narrow<int>(settings.threads.value_or(1)));
   });
   if (settings.json)
     frame.print(describe_json(*session, peaks).dump(2) + "\n");
@@ -82,17 +86,19 @@ TrainerOptions trainer_options(const TrainSettings& settings, const Session& ses
 }
 
 /// What the leader tells of the run while it goes on.
-TrainerCallbacks callbacks_of(Progress& progress, RunLog* log, std::vector<EvalRecord>& evaluations) {
+TrainerCallbacks callbacks_of(Progress& progress, RunLog* log, Index every,
+                              std::vector<EvalRecord>& evaluations) {
   TrainerCallbacks callbacks;
   callbacks.step = [&progress, log](const StepRecord& record) {
     progress.step(record);
     if (log) log->write(step_line(record));
   };
-  callbacks.evaluation = [&progress, &evaluations, log](const EvalRecord& record) {
+  callbacks.evaluation = [&progress, &evaluations, log, every](const EvalRecord& record) {
     evaluations.push_back(record);
     progress.note(fmt::format("held-out loss after step {}: {:.4f} (perplexity {:.2f})", record.step,
                               record.loss, record.perplexity));
-    if (log) log->write(eval_line(record));
+    // The log has those that --eval-every names; the first and the last one are for the reader.
+    if (log && record.step > 0 && record.step % every == 0) log->write(eval_line(record));
   };
   callbacks.checkpoint = [&progress, log](const CheckpointRecord& record) {
     progress.note(fmt::format("checkpoint {} in {:.2f} s", record.path.string(), record.seconds));
@@ -150,7 +156,8 @@ int train(Frame& frame, const TrainSettings& settings, Communicator& world, cons
     frame.note(describe(settings, *session, predict_peak_bytes(setup, *session->batches), false));
     if (session->resume) frame.note(fmt::format("resumed from {}\n", session->resume->path().string()));
   }
-  const RunSummary summary = trainer->run(callbacks_of(progress, log ? &*log : nullptr, evaluations));
+  const RunSummary summary =
+      trainer->run(callbacks_of(progress, log ? &*log : nullptr, settings.eval_every, evaluations));
   if (settings.dump_parameters)
     dump_parameters(*settings.dump_parameters, session->model, trainer->step().weights(), world.rank());
   if (leader) {

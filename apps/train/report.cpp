@@ -37,9 +37,9 @@ std::string duration(double seconds) {
 
 /// The plan with each stage's cost in proportion to its floating-point operations, in GFLOP.
 Simulation simulate_by_flops(const Session& session) {
-  const auto profiles =
-      profile_blocks(session.model, *session.batches, 1,
-                     micro_batch_span(session.batches->batch(1), session.micro_batch, 0), session.recompute);
+  const auto profiles = profile_blocks(session.model, *session.batches, 1,
+                                       micro_batch_span(session.batches->batch(1), session.micro_batch, 0),
+                                       {.recompute = session.recompute});
   CostModel costs;
   costs.f.clear();
   costs.i.clear();
@@ -74,7 +74,8 @@ RunLog::RunLog(const std::string& path, bool append)
 RunLog::~RunLog() { std::fclose(file_); }
 
 void RunLog::write(const Json& line) {
-  const std::string text = line.dump() + "\n";
+  // A path may hold bytes that are no UTF-8.
+  const std::string text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   if (failed_) return;
   if (std::fwrite(text.data(), 1, text.size(), file_) == text.size() && std::fflush(file_) == 0) return;
   failed_ = true;
@@ -103,6 +104,7 @@ Json run_line(const TrainSettings& settings, const Session& session, Index threa
   line["tied_embeddings"] = model.tied_embeddings();
   line["tokenizer"] = session.checkpoint_info.tokenizer;
   line["micro_batch"] = session.micro_batch;
+  line["weight_decay"] = session.weight_decay;
   line["threads"] = threads;
   line["pp"] = session.layout.pp;
   line.update(describe_json(session, {}));

@@ -150,11 +150,9 @@ void make_plan(const TrainSettings& s, int ranks, Session& session) {
   }
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainSettings& s) {
-  const auto f = [](double value) { return static_cast<float>(value); };
-  if (s.optimizer == "sgd")
-    return std::make_unique<Sgd>(kernels::SgdSettings{f(s.momentum), f(s.weight_decay)});
-  return std::make_unique<AdamW>(kernels::AdamWSettings{f(s.beta1), f(s.beta2), f(s.eps), f(s.weight_decay)});
+std::unique_ptr<Optimizer> make_optimizer(const TrainSettings& s, double weight_decay) {
+  if (s.optimizer == "sgd") return std::make_unique<Sgd>(kernels::SgdSettings{s.momentum, weight_decay});
+  return std::make_unique<AdamW>(kernels::AdamWSettings{s.beta1, s.beta2, s.eps, weight_decay});
 }
 
 void check_checkpoints(const TrainSettings& s, Session& session) {
@@ -213,7 +211,8 @@ std::unique_ptr<Session> prepare(const TrainSettings& s, int ranks) {
   session->model = session->model_config.build();
   load_data(s, *session);
   make_plan(s, ranks, *session);
-  session->optimizer = make_optimizer(s);
+  session->weight_decay = s.weight_decay.value_or(s.optimizer == "sgd" ? 0.0 : 0.01);
+  session->optimizer = make_optimizer(s, session->weight_decay);
   session->compute = parse_dtype(s.dtype);
   CheckpointInfo& info = session->checkpoint_info;
   info.model = session->model_config.to_json();

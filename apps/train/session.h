@@ -24,6 +24,7 @@ struct Session {
   Partition partition;
   std::vector<Recompute> recompute;  ///< for each block
   DType compute = DType::f32;
+  double weight_decay = 0;
   std::unique_ptr<TokenBatches> batches;
   std::unique_ptr<EvaluationBatches> evaluation;  ///< null: none
   Index eval_batches = 0;

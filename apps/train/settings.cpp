@@ -25,13 +25,15 @@ void TrainSettings::define(Command& root) {
       "flags as keys");
   root.text("init-from", init_from, "DIR",
             "Hugging Face directory or Penstock checkpoint to take model and weights from");
-  root.integer("layers", layers, "transformer layers", positive);
-  root.integer("hidden", hidden, "width of the residual stream", positive);
-  root.integer("heads", heads, "attention heads", positive);
-  root.integer("kv-heads", kv_heads, "key/value heads", positive);
-  root.integer("ffn", ffn, "width of the feed-forward layer", positive);
-  root.integer("vocab", vocab, "vocabulary; follows the tokenizer", positive);
-  root.integer("seq-len", seq_len, "tokens of a sequence", positive);
+  // Far beyond any model, and small enough that no size of one overflows.
+  const IntegerRange width = between<Index>(1, Index{1} << 20), ids = between<Index>(1, most_ids);
+  root.integer("layers", layers, "transformer layers", between<Index>(1, 10000));
+  root.integer("hidden", hidden, "width of the residual stream", width);
+  root.integer("heads", heads, "attention heads", width);
+  root.integer("kv-heads", kv_heads, "key/value heads", width);
+  root.integer("ffn", ffn, "width of the feed-forward layer", between<Index>(1, Index{1} << 24));
+  root.integer("vocab", vocab, "vocabulary; follows the tokenizer", ids);
+  root.integer("seq-len", seq_len, "tokens of a sequence", ids);
   root.number("dropout", dropout, "dropout probability", from_below(0.0, 1.0));
   root.truth("tied-embeddings", tied_embeddings, "head and embedding share one table");
   root.not_yet("experts", "N", "experts of a layer");
@@ -52,7 +54,8 @@ void TrainSettings::define(Command& root) {
                between<Index>(0, most_ids));
 
   root.group("Batch");
-  root.integer("batch", batch, "sequences of an optimizer step, over all ranks", positive);
+  root.integer("batch", batch, "sequences of an optimizer step, over all ranks",
+               between<Index>(1, 10'000'000));
   root.integer("micro-batch", micro_batch,
                "sequences of a micro-batch (default: twice as many micro-batches as stages)", positive);
 
@@ -64,7 +67,7 @@ void TrainSettings::define(Command& root) {
   root.not_yet("ep", "N", "expert-parallel ranks", {"1"});
   root.not_yet("sequence-parallel", "", "sequence parallelism");
   root.not_yet("zero", "0|1|2|3", "sharded optimizer", {"0"});
-  root.text("partition", partition, "auto|3,3,4,2", "transformer layers per stage");
+  root.text_or_list("partition", partition, "auto|3,3,4,2", "transformer layers per stage");
   root.not_yet("memory-limit", "BYTES", "plan to stay under this", {"0"});
   root.not_yet("repartition", "auto|STEP:...", "move blocks while the run goes on");
   root.integer("ranks", ranks, "in-process ranks (threads), without mpirun", positive);
@@ -88,8 +91,11 @@ void TrainSettings::define(Command& root) {
   root.integer("warmup", warmup, "steps of linear warm-up", counting);
   root.choice("lr-schedule", lr_schedule, {"constant", "linear", "cosine", "wsd"},
               "learning rate after warm-up");
-  root.number("weight-decay", weight_decay, "decoupled, on parameters of two or more dimensions",
-              not_negative);
+  root.number(
+      "weight-decay", weight_decay,
+      "on parameters of two or more dimensions; decoupled in adamw (default: as in torch, 0.01 for adamw "
+      "and 0 for sgd)",
+      not_negative);
   root.number("beta1", beta1, "of adamw", from_below(0.0, 1.0));
   root.number("beta2", beta2, "of adamw", from_below(0.0, 1.0));
   root.number("eps", eps, "of adamw", more_than(0.0));

@@ -36,8 +36,8 @@ struct TrainSettings {
   std::string schedule = "1f1b", recompute = "none", dtype = "fp32";
   // optimizer
   std::string optimizer = "adamw";
-  double momentum = 0, lr = 1e-3, min_lr = 0, weight_decay = 0.01, beta1 = 0.9, beta2 = 0.999, eps = 1e-8,
-         clip = 1;
+  double momentum = 0, lr = 1e-3, min_lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, clip = 1;
+  std::optional<double> weight_decay;
   Index warmup = 0;
   std::string lr_schedule = "constant";
   // run

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "autograd/convert.h"
 #include "autograd/ops/operands.h"
 #include "kernels/attention.h"
 
@@ -27,6 +28,11 @@ class AttentionOp : public Op {
     require<ValueError>(o.window >= 0, "{}: window {} is negative; 0 is none", name(), o.window);
   }
 
+  Tensor indices(const Tensor& segment_ids) const {
+    require_indices(name(), "segment ids", segment_ids);
+    return converted(segment_ids, DType::i32).contiguous();
+  }
+
   /// Sizes of dense rows; the strides are those of three tensors of their own.
   void set_shape(Index batch, Index queries, Index keys, Index head_size) {
     const Index q_width = options_.heads * head_size, kv_width = options_.kv_heads * head_size;
@@ -40,7 +46,7 @@ class AttentionOp : public Op {
               .k_stride = kv_width,
               .v_stride = kv_width,
               .out_stride = q_width,
-              .scale = 1.0f / std::sqrt(static_cast<float>(head_size)),
+              .scale = options_.scale != 0 ? options_.scale : 1.0f / std::sqrt(static_cast<float>(head_size)),
               .causal = options_.causal,
               .query_offset = options_.query_offset,
               .window = options_.window};
@@ -107,7 +113,7 @@ class SelfAttentionOp final : public AttentionOp {
     RankContext& context = qkv.context();
     const Tensor out = Tensor::empty(context, Shape{batch, length, shape_.out_stride}, qkv.dtype());
     const Tensor lse = Tensor::empty(context, Shape{batch, heads, length});
-    const Tensor segment_ids = segments_ ? in[1].contiguous() : Tensor();
+    const Tensor segment_ids = segments_ ? indices(in[1]) : Tensor();
     run(context, parts(qkv), segment_ids, out, lse);
     save.tensor(qkv, 1u);
     save.tensor(lse, 1u);
@@ -162,7 +168,7 @@ class SeparateAttentionOp final : public AttentionOp {
     RankContext& context = q.context();
     const Tensor out = Tensor::empty(context, qs, q.dtype()),
                  lse = Tensor::empty(context, Shape{qs[0], options_.heads, qs[1]});
-    const Tensor segment_ids = segments_ ? in[segment_ids_].contiguous() : Tensor();
+    const Tensor segment_ids = segments_ ? indices(in[segment_ids_]) : Tensor();
     run(context, {q, k, v}, segment_ids, out, lse);
     save.tensor(q, any);
     save.tensor(k, any);

@@ -11,10 +11,11 @@ struct AttentionOptions {
   bool causal = true;
   Index window = 0;        ///< 0: none; else a query sees the last `window` positions, its own among them
   Index query_offset = 0;  ///< position of query 0 among the keys; `attention` alone
+  float scale = 0;         ///< of the scores; 0: 1 / sqrt(D)
 };
 
 /// qkv (B, T, (heads + 2 kv_heads) D): the queries of all heads, then their keys, then their values. Output
-/// (B, T, heads D). Scores are scaled by 1 / sqrt(D). segment_ids, where given, are (B, T) int32: no
+/// (B, T, heads D). segment_ids, where given, are (B, T) int32 or int64: no
 /// attention across segments. Throws ShapeError and ValueError for sizes and options that do not fit.
 Variable self_attention(const Variable& qkv, const AttentionOptions& options,
                         const Variable& segment_ids = {});

@@ -76,19 +76,20 @@ Variable rms_norm(const Variable& x, const Variable& gain, float eps) {
   return mul(mul(x, inverse_root(x, eps)), gain);
 }
 
-Variable cross_entropy_sum(const Variable& logits, const Variable& targets, float label_smoothing) {
+Variable cross_entropy_sum(const Variable& logits, const Variable& targets, float label_smoothing,
+                           std::int32_t ignored_id) {
   RankContext& context = context_of(logits);
   const Index classes = logits.shape().dim(-1), rows = logits.shape().without_last().numel();
   std::vector<std::int32_t> ids(static_cast<std::size_t>(classes));
   std::iota(ids.begin(), ids.end(), 0);
   const Variable column(Tensor::from(context, Shape{classes}, ids));
   const Variable target = reshape(targets, {rows, 1});
-  const Variable ignored(Tensor::from(context, Shape{1}, std::vector<std::int32_t>{kernels::ignored_target}));
+  const Variable ignored(Tensor::from(context, Shape{1}, std::vector<std::int32_t>{ignored_id}));
   const Variable log_p = log_softmax(reshape(logits, {rows, classes}));
   const Variable zero = scalar(context, 0.0f);
-  // No column is the ignored target.
-  const Variable chosen = sum(where(equal(target, column), log_p, zero));
-  const Variable all = sum(where(not_equal(target, ignored), log_p, zero));
+  const Variable counts = not_equal(target, ignored);
+  const Variable chosen = sum(where(counts, where(equal(target, column), log_p, zero), zero));
+  const Variable all = sum(where(counts, log_p, zero));
   return reshape(
       add(mul(chosen, label_smoothing - 1.0f), mul(all, -label_smoothing / static_cast<float>(classes))),
       {1});

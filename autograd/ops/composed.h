@@ -3,6 +3,7 @@
 #pragma once
 
 #include "autograd/ops/attention.h"
+#include "autograd/ops/cross_entropy.h"
 #include "autograd/ops/gelu.h"
 #include "autograd/ops/linear.h"
 
@@ -24,7 +25,8 @@ Variable layer_norm(const Variable& x, const Variable& gain, const Variable& bia
 Variable rms_norm(const Variable& x, const Variable& gain, float eps = 1e-5f);
 
 /// The sum by log_softmax and a choice of the target's column; one fp32, not fp64, of shape (1).
-Variable cross_entropy_sum(const Variable& logits, const Variable& targets, float label_smoothing = 0.0f);
+Variable cross_entropy_sum(const Variable& logits, const Variable& targets, float label_smoothing = 0.0f,
+                           std::int32_t ignored = kernels::ignored_target);
 
 /// The output of `ops::attention`, by matmul, softmax of all scores (B, heads, Tq, Tk), matmul. q is (B, Tq,
 /// heads D).

@@ -1,6 +1,7 @@
 // dropout: saves nothing but the numbers of the sequences; the mask is drawn again.
 #include "autograd/ops/dropout.h"
 
+#include "autograd/convert.h"
 #include "autograd/ops/operands.h"
 #include "kernels/dropout.h"
 
@@ -18,7 +19,8 @@ class DropoutOp final : public Op {
     require_floats(name(), in.first(1));
     require<ShapeError>(in[0].shape().rank() >= 1 && in[1].shape() == Shape{in[0].shape()[0]},
                         "dropout: sequence numbers {} for x {}", in[1].shape().str(), in[0].shape().str());
-    const Tensor sequence_ids = in[1].contiguous();
+    require_indices(name(), "sequence numbers", in[1]);
+    const Tensor sequence_ids = converted(in[1], DType::i64).contiguous();
     save.tensor(sequence_ids, 1u);
     return {run(in[0], sequence_ids)};
   }

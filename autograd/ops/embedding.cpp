@@ -1,6 +1,7 @@
 // embedding: look-up; its gradient adds the rows of one id in ascending order.
 #include "autograd/ops/embedding.h"
 
+#include "autograd/convert.h"
 #include "autograd/ops/operands.h"
 #include "kernels/embedding.h"
 
@@ -14,10 +15,10 @@ class EmbeddingOp final : public Op {
   std::string_view name() const override { return "embedding"; }
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
-    const Tensor ids = in[ids_].contiguous(), table = in[table_].contiguous();
+    require_indices(name(), "ids", in[ids_]);
+    const Tensor ids = converted(in[ids_], DType::i32).contiguous(), table = in[table_].contiguous();
     require_floats(name(), in.subspan(table_));
     require<ShapeError>(table.shape().rank() == 2, "embedding: a table (V, C), not {}", table.shape().str());
-    require<ValueError>(ids.dtype() == DType::i32, "embedding: ids are int32, not {}", name_of(ids.dtype()));
     require<ShapeError>(ids.shape().rank() < Shape::max_rank, "embedding: ids {}", ids.shape().str());
     vocabulary_ = table.shape()[0];
     cols_ = table.shape()[1];

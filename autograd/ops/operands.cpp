@@ -56,6 +56,11 @@ void require_floats(std::string_view op, std::span<const Tensor> operands) {
   }
 }
 
+void require_indices(std::string_view op, std::string_view what, const Tensor& indices) {
+  require<ValueError>(indices.dtype() == DType::i32 || indices.dtype() == DType::i64,
+                      "{}: {} are int32 or int64, not {}", op, what, name_of(indices.dtype()));
+}
+
 int axis_of(std::string_view op, const Shape& shape, int axis) {
   const int d = axis < 0 ? axis + shape.rank() : axis;
   require<ShapeError>(d >= 0 && d < shape.rank(), "{}: dimension {} of a tensor of shape {}", op, axis,

@@ -17,6 +17,9 @@ using Axes = std::bitset<Shape::max_rank>;
 /// Throws ValueError, naming the op, unless all are fp32 or all are bf16.
 void require_floats(std::string_view op, std::span<const Tensor> operands);
 
+/// Throws ValueError, naming the op and `what` it is, unless the tensor is int32 or int64.
+void require_indices(std::string_view op, std::string_view what, const Tensor& indices);
+
 /// A dimension of `shape`; negative ones count from the back. Throws ShapeError, naming the op.
 int axis_of(std::string_view op, const Shape& shape, int axis);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "autograd/convert.h"
 #include "autograd/ops/operands.h"
 #include "kernels/rope.h"
 
@@ -23,7 +24,8 @@ class RopeOp final : public Op {
 
   Tensors forward(std::span<const Tensor> in, Saver& save) override {
     require_floats(name(), in.first(1));
-    const Tensor x = in[0].contiguous(), positions = in[1].contiguous();
+    require_indices(name(), "positions", in[1]);
+    const Tensor x = in[0].contiguous(), positions = converted(in[1], DType::i32).contiguous();
     const Shape& s = x.shape();
     require<ShapeError>(
         (s.rank() == 3 && s[2] % shape_.head_size == 0) || (s.rank() == 4 && s[3] == shape_.head_size),

@@ -3,6 +3,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "autograd/ops/operands.h"
 
 namespace penstock::ops {
@@ -230,6 +232,16 @@ Variable expand(const Variable& x, const Shape& shape) {
 
 Variable concat(const Variables& parts, int dimension) {
   require<ValueError>(!parts.empty(), "concat: of nothing");
+  constexpr std::size_t most = 32;  // inputs of an op
+  if (parts.size() > most) {
+    Variables joined;
+    for (std::size_t begin = 0; begin < parts.size(); begin += most)
+      joined.push_back(
+          concat({parts.begin() + static_cast<std::ptrdiff_t>(begin),
+                  parts.begin() + static_cast<std::ptrdiff_t>(std::min(begin + most, parts.size()))},
+                 dimension));
+    return concat(joined, dimension);
+  }
   return apply_op(std::make_unique<ConcatOp>(dimension), parts)[0];
 }
 

@@ -15,9 +15,9 @@ void throw_id_out_of_range(Index row, Index id, Index vocabulary) {
                    vocabulary - 1);
 }
 
-void throw_target_out_of_range(Index row, Index target, Index vocabulary) {
+void throw_target_out_of_range(Index row, Index target, Index vocabulary, Index ignored) {
   throw ValueError("cross entropy: target {} in row {} is outside 0..{} and not {} (ignored)", target, row,
-                   vocabulary - 1, ignored_target);
+                   vocabulary - 1, ignored);
 }
 
 void throw_attention(const char* what, Index a, Index b) {

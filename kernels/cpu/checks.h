@@ -10,7 +10,7 @@ namespace penstock::kernels::cpu {
 
 [[noreturn]] void throw_wrong_dtype(DType expected, DType given);
 [[noreturn]] void throw_id_out_of_range(Index row, Index id, Index vocabulary);
-[[noreturn]] void throw_target_out_of_range(Index row, Index target, Index vocabulary);
+[[noreturn]] void throw_target_out_of_range(Index row, Index target, Index vocabulary, Index ignored);
 [[noreturn]] void throw_attention(const char* what, Index a, Index b);
 [[noreturn]] void throw_dropout_probability(float probability);
 [[noreturn]] void throw_no_such_dtype(const char* kernel, DType given);

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <span>
 
 #include "core/file.h"
 #include "core/hash.h"
@@ -26,6 +27,14 @@ std::uint64_t hash_of_file(const fs::path& path) {
   Hasher hasher;
   hasher.add(file.bytes());
   return hasher.value();
+}
+
+/// Of everything that a JSON document says.
+std::string hash_of_json(const json& document) {
+  const std::string text = document.dump();
+  Hasher hasher;
+  hasher.add(std::as_bytes(std::span(text)));
+  return hash_text(hasher.value());
 }
 
 /// Writes this rank's tensors; returns what the manifest says of them: {"files": [...], "tensors": {...}}.
@@ -123,6 +132,7 @@ fs::path save_checkpoint(const fs::path& directory, const CheckpointInfo& info, 
       for (const json& file : part.at("files")) manifest["files"].push_back(file);
       manifest["tensors"].update(part.at("tensors"));
     }
+    manifest["hash"] = hash_of_json(manifest);
     write_file(temporary / "manifest.json", manifest.dump(1) + "\n");
     sync_folder(temporary);
     fs::remove_all(final_path);
@@ -163,11 +173,14 @@ Checkpoint Checkpoint::open(const fs::path& path) {
   }
   const fs::path manifest_path = checkpoint.path_ / "manifest.json";
   try {
-    const json manifest = json::parse(read_file(manifest_path));
+    json manifest = json::parse(read_file(manifest_path));
     require<IoError>(manifest.at("format") == format_name, "not a Penstock checkpoint");
     require<IoError>(manifest.at("version") <= format_version,
                      "written in format {} by a newer Penstock; this one reads up to {}",
                      manifest.at("version").get<int>(), format_version);
+    const auto hash = manifest.at("hash").get<std::string>();
+    manifest.erase("hash");
+    require<IoError>(hash_of_json(manifest) == hash, "damaged: its hash differs from what it says");
     CheckpointInfo& info = checkpoint.info_;
     info.model = manifest.at("model");
     info.optimizer = manifest.at("optimizer");
@@ -222,12 +235,15 @@ void Checkpoint::load_weights(const Model& model, WeightStore& weights) const {
 
 void Checkpoint::load_optimizer(const Model& model, const Optimizer& optimizer, WeightStore& weights) const {
   const std::vector<std::string> buffers = optimizer.buffer_names();
-  for (const ParameterRecord& p : model.parameters())
-    for (const auto& use : p.uses)
-      if (!p.frozen && weights.holds(use.block) && !weights.is_alias(use.block, use.parameter))
-        for (std::size_t k = 0; k < buffers.size(); ++k)
+  for (std::size_t k = 0; k < buffers.size(); ++k) {
+    const auto has = [&](const ParameterRecord& p) { return tensors_.contains(p.name + "/" + buffers[k]); };
+    if (std::ranges::none_of(model.parameters(), has)) continue;  // the run that saved it had no such buffer
+    for (const ParameterRecord& p : model.parameters())
+      for (const auto& use : p.uses)
+        if (!p.frozen && weights.holds(use.block) && !weights.is_alias(use.block, use.parameter))
           load(p.name + "/" + buffers[k], p.shape,
                weights.optimizer_state(static_cast<int>(k), use.block, use.parameter));
+  }
 }
 
 }  // namespace penstock

@@ -54,7 +54,7 @@ class Checkpoint final : public WeightSource {
 
   /// Reads the values of the store's blocks; throws IoError for a tensor that is missing or of another shape.
   void load_weights(const Model& model, WeightStore& weights) const override;
-  /// The optimizer's buffers too.
+  /// The optimizer's buffers too. One of which the checkpoint has nothing at all stays as it is.
   void load_optimizer(const Model& model, const Optimizer& optimizer, WeightStore& weights) const;
 
  private:

@@ -7,8 +7,30 @@
 
 namespace penstock {
 
+namespace {
+
+/// What the runtime cannot execute so far.
+void require_executable(const Plan& plan) {
+  require<ValueError>(plan.placement.size() == 1,
+                      "plan {} has {} copies of the model; such plans are not yet run", plan.schedule,
+                      plan.placement.size());
+  require<ValueError>(plan.micro_batches_per_update == plan.micro_batches,
+                      "plan {} updates after every {} of its {} micro-batches; such plans are not yet run",
+                      plan.schedule, plan.micro_batches_per_update, plan.micro_batches);
+  for (const auto& row : plan.rows)
+    for (const Cell& cell : row) {
+      if (!cell) continue;
+      for (const ActionKind kind : {ActionKind::RECOMPUTE, ActionKind::OFFLOAD, ActionKind::PREFETCH})
+        require<ValueError>(cell->kind != kind, "plan {} has {}; this action is not yet run", plan.schedule,
+                            to_text(*cell));
+    }
+}
+
+}  // namespace
+
 Plan executable_plan(const Plan& plan) {
   require_verified(plan);
+  require_executable(plan);
   Plan result = add_optimizer(plan.lowered ? plan : lower(plan));
   require_verified(result, {.optimizer = true});
   return result;
@@ -19,7 +41,7 @@ Partition balanced_partition(const Model& model, BatchSource& source, Index micr
   const SequenceSpan sequences = micro_batch_span(source.batch(1), micro_batch_size, 0);
   const auto costs_with = [&](const std::vector<Recompute>& of_blocks) {
     std::vector<double> costs;
-    for (const BlockProfile& p : profile_blocks(model, source, 1, sequences, of_blocks))
+    for (const BlockProfile& p : profile_blocks(model, source, 1, sequences, {.recompute = of_blocks}))
       costs.push_back(p.forward_flops + p.input_flops + p.weight_flops);
     return costs;
   };

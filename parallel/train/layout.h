@@ -2,6 +2,8 @@
 // of the model. The usual choices, for programs and for runs of one's own.
 #pragma once
 
+#include <algorithm>
+
 #include "parallel/pipeline/plan/partition.h"
 #include "parallel/pipeline/plan/recompute.h"
 #include "parallel/pipeline/runtime/batch_source.h"
@@ -9,10 +11,12 @@
 
 namespace penstock {
 
-/// Sequences of a micro-batch that cut a batch into twice as many micro-batches as there are stages, or fewer
-/// where the batch is small. Bits depend on the size: for the same result in several layouts, choose one for
+/// Sequences of a micro-batch that cut a batch into at least twice as many micro-batches as there are stages,
+/// where it is large enough. Bits depend on the size: for the same result in several layouts, choose one for
 /// all.
-inline Index default_micro_batch_size(Index batch, Index stages) { return div_up(batch, 2 * stages); }
+inline Index default_micro_batch_size(Index batch, Index stages) {
+  return std::max<Index>(1, batch / (2 * stages));
+}
 
 /// A plan as a training executes it: proved, lowered unless it is, with REDUCE_GRAD and STEP, proved again.
 /// Throws ValueError with rank, position and rule for a plan that cannot be.

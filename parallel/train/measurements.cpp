@@ -130,7 +130,7 @@ Measurements::Result Measurements::summarize(double hop_seconds) {
   // The last step's actions of all ranks, on rank 0's clock from the first start.
   std::string text;
   for (const TimedAction& a : latest_)
-    text += fmt::format("{} {:.9e} {:.9e}\n", to_text(a.action), a.start + offset_, a.end + offset_);
+    text += fmt::format("{} {:.17g} {:.17g}\n", to_text(a.action), a.start + offset_, a.end + offset_);
   result.measured.unit = "ms";
   result.measured.microseconds_per_unit = 1000;
   for (const std::string& rank : pipeline_.all_gather(text)) {

@@ -96,9 +96,10 @@ double Trainer::measure_hop() {
   Communicator& pipeline = *setup_.pipeline;
   if (pipeline.size() == 1) return 0;
   RankContext& context = *setup_.context;
-  const auto profiles = profile_blocks(
-      *setup_.model, source_, last_step_ + 1,
-      micro_batch_span(source_.batch(last_step_ + 1), options_.micro_batch_size, 0), {}, setup_.compute);
+  const auto profiles =
+      profile_blocks(*setup_.model, source_, last_step_ + 1,
+                     micro_batch_span(source_.batch(last_step_ + 1), options_.micro_batch_size, 0),
+                     {.compute = setup_.compute});
   constexpr int tag = (1 << 28) - 1, rounds = 5;
   double hop = 0;
   for (std::size_t stage = 1; stage < setup_.partition.size(); ++stage) {
@@ -130,6 +131,10 @@ double Trainer::measure_hop() {
 
 RunSummary Trainer::run(const TrainerCallbacks& callbacks) {
   const bool leader = world_.rank() == 0;
+  if (options_.checkpoint_directory && saved_step_ < 0)
+    require<ValueError>(list_checkpoints(*options_.checkpoint_directory).empty(),
+                        "{}: holds checkpoints of another run; resume from them, or name another directory",
+                        options_.checkpoint_directory->string());
   RunSummary summary;
   const double hop = measure_hop();
   Measurements measurements(setup_.plan, *setup_.pipeline);
@@ -182,6 +187,7 @@ RunSummary Trainer::run(const TrainerCallbacks& callbacks) {
   world_.all_reduce_sum(std::span<double>(peaks));
   for (const double p : peaks) summary.peak_bytes.push_back(static_cast<Index>(p));
   summary.peak_bytes_predicted = predict_peak_bytes(setup_, source_);
+  summary.stage_seconds.assign(static_cast<std::size_t>(world_.size()), 0.0);
   if (summary.steps > 0) {
     Measurements::Result measured = measurements.summarize(hop);
     summary.bubble_measured = measured.bubble_measured;

@@ -33,6 +33,8 @@ TrainingRun::TrainingRun(Communicator& world, const Model& model, BatchSource& s
   setup.stop_request = options.stop_request;
   setup.recompute = recompute_of_blocks(model, setup.partition, options.recompute);
   setup.compute = options.compute;
+  setup.on_parameter_gradient = options.on_parameter_gradient;
+  setup.on_gradients = options.on_gradients;
   trainer_ = std::make_unique<Trainer>(setup, world, source, options.trainer);
   trainer_->initialize();
 }

@@ -18,8 +18,11 @@ struct TrainingRunOptions {
   std::vector<Index> layers_per_stage = {};   ///< empty: balanced by cost
   std::shared_ptr<Optimizer> optimizer = {};  ///< null: AdamW with PyTorch's defaults
   RecomputePolicy recompute = {};             ///< what is run again in the backward; nothing
-  DType compute = DType::f32;                 ///< of activations and of weights in use: fp32 or bf16
-  int threads = 0;                            ///< compute threads; 0: this rank's share of the CPUs
+  /// Sees each parameter's gradient once a step, and all of a step's before clipping: see TrainingSetup.
+  std::function<void(int block, int parameter, const Tensor& gradient)> on_parameter_gradient = {};
+  std::function<void(Index step, const WeightStore&)> on_gradients = {};
+  DType compute = DType::f32;                      ///< of activations and of weights in use: fp32 or bf16
+  int threads = 0;                                 ///< compute threads; 0: this rank's share of the CPUs
   std::function<StopRequest()> stop_request = {};  ///< asked on each rank after each step, e.g. of a signal
 };
 

@@ -140,7 +140,8 @@ Variables run(const Case& c) {
   if (op == "attention") return {attention(c)};
   if (op == "cross_entropy") {
     const auto& fused = c.composed ? ops::composed::cross_entropy_sum : ops::cross_entropy_sum;
-    return {fused(c.at("logits"), c.at("targets"), c.attribute("label_smoothing", 0.0f))};
+    return {fused(c.at("logits"), c.at("targets"), c.attribute("label_smoothing", 0.0f),
+                  kernels::ignored_target)};
   }
   throw ValueError("no such case: {}", op);
 }

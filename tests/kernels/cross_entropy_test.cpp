@@ -16,8 +16,9 @@ Loss run_loss(Stream& stream, int isa, Index rows, Index vocabulary, const std::
   Buffer<float> lse(rows), grad(rows * vocabulary), copy(logits);
   Buffer<double> sums(2);
   const std::vector<float> factor{seed};
-  cross_entropy_forward_bodies[set](stream, rows, vocabulary, 0.0f, in(logits), in(targets), lse, sums);
-  cross_entropy_backward_bodies[set](stream, rows, vocabulary, 0.0f, in(factor),
+  cross_entropy_forward_bodies[set](stream, rows, vocabulary, 0.0f, ignored_target, in(logits), in(targets),
+                                    lse, sums);
+  cross_entropy_backward_bodies[set](stream, rows, vocabulary, 0.0f, ignored_target, in(factor),
                                      in_place ? In(copy.data(), DType::f32) : in(logits), in(targets),
                                      In(lse.data(), DType::f32), in_place ? Out(copy) : Out(grad));
   return {lse.values(), in_place ? copy.values() : grad.values(), sums.values()[0], sums.values()[1]};
@@ -116,8 +117,8 @@ TEST(CrossEntropy, ExponentialIsAccurate) {
   everywhere(
       [&](Stream& stream, int isa) {
         Buffer<float> e(n);
-        cross_entropy_backward_bodies[static_cast<std::size_t>(isa)](stream, 1, n, 0.0f, in(seed), in(x),
-                                                                     in(target), in(lse), e);
+        cross_entropy_backward_bodies[static_cast<std::size_t>(isa)](stream, 1, n, 0.0f, ignored_target,
+                                                                     in(seed), in(x), in(target), in(lse), e);
         return Results{e.values()};
       },
       [&](const Results& r, const std::string& isa) {
@@ -145,13 +146,14 @@ TEST(CrossEntropy, TargetsOutsideTheVocabularyAreRefused) {
     const std::vector<std::int32_t> targets{0, target};
     Buffer<float> lse(2), grad(6, 9.0f);
     Buffer<double> sums(2);
-    for (const auto& message :
-         {message_of<ValueError>(
-              [&] { cross_entropy_forward(stream_of(1), 2, 3, 0.0f, in(logits), in(targets), lse, sums); }),
-          message_of<ValueError>([&] {
-            cross_entropy_backward(stream_of(1), 2, 3, 0.0f, in(seed), in(logits), in(targets), in(logits),
-                                   grad);
-          })}) {
+    for (const auto& message : {message_of<ValueError>([&] {
+                                  cross_entropy_forward(stream_of(1), 2, 3, 0.0f, ignored_target, in(logits),
+                                                        in(targets), lse, sums);
+                                }),
+                                message_of<ValueError>([&] {
+                                  cross_entropy_backward(stream_of(1), 2, 3, 0.0f, ignored_target, in(seed),
+                                                         in(logits), in(targets), in(logits), grad);
+                                })}) {
       EXPECT_NE(message.find("target " + std::to_string(target) + " in row 1"), std::string::npos) << message;
       EXPECT_NE(message.find("0..2"), std::string::npos) << message;
     }

@@ -94,9 +94,10 @@ TEST(Sgd, MomentumAndDecay) {
         const StepState state = state_of(t);
         const auto rate = static_cast<double>(state.learning_rate);
         for (std::size_t i = 0; i < p.size(); ++i) {
-          const double gi = static_cast<double>(g[i]) * static_cast<double>(state.clip_factor);
+          const double gi = static_cast<double>(g[i]) * static_cast<double>(state.clip_factor) +
+                            settings.weight_decay * p[i];
           b[i] = t == 1 ? gi : momentum * b[i] + gi;
-          p[i] = p[i] * (1 - rate * settings.weight_decay) - rate * b[i];
+          p[i] -= rate * b[i];
         }
       }
       everywhere(

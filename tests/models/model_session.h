@@ -79,7 +79,7 @@ class ModelSession {
     store.begin_step();
     Tape tape(context, &store);
     const Variables outputs = forward(batch, &tape, Mode::train);
-    const Variable loss = model.loss()(outputs, {Tensor::from(context, batch.shape, batch.targets)});
+    const Variable loss = model.loss(outputs, {Tensor::from(context, batch.shape, batch.targets)});
     const double sum = loss.tensor().item();
     const float seed = valid > 0 ? static_cast<float>(1.0 / static_cast<double>(valid)) : 0.0f;
     tape.backward(Variables{loss}, Tensors{Tensor::from(context, Shape{1}, std::vector<float>{seed})});

@@ -128,8 +128,8 @@ TEST_F(Optimizers, SgdWithAndWithoutMomentum) {
     expect_values(store, [&](const Parameter& p, Index i) {
       double w = static_cast<double>(number(p.name, i)), b = 0;
       for (int t = 1; t <= 3; ++t) {
-        if (p.shape.rank() >= 2) w *= 1 - rate * decay;
-        b = momentum * b + clip * static_cast<double>(gradient(p.name, i, t));
+        const double shrink = p.shape.rank() >= 2 ? decay * w : 0;
+        b = momentum * b + clip * static_cast<double>(gradient(p.name, i, t)) + shrink;
         w -= rate * b;
       }
       return w;

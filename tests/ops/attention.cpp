@@ -148,9 +148,9 @@ const RegisterOp record({
                   "self_attention: segment ids (4, 1) for (1, 4, 3)"},
                  {"segments_dtype",
                   [](RankContext& c) {
-                    ops::self_attention(some(c, {1, 4, 3}), {}, some(c, {1, 4}, DType::i64));
+                    ops::self_attention(some(c, {1, 4, 3}), {}, some(c, {1, 4}, DType::u8));
                   },
-                  "int64"},
+                  "self_attention: segment ids are int32 or int64, not uint8"},
                  {"dtype",
                   [](RankContext& c) {
                     ops::self_attention(some(c, {1, 4, 3}, DType::f16), {});

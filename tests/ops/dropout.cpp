@@ -88,9 +88,9 @@ const RegisterOp record({
                   "dropout: sequence numbers (1) for x ()"},
                  {"sequence_dtype",
                   [](RankContext& c) {
-                    drop(c, 0.5f, {2, 3}, {2}, DType::i32);
+                    drop(c, 0.5f, {2, 3}, {2}, DType::u8);
                   },
-                  "int32"},
+                  "dropout: sequence numbers are int32 or int64, not uint8"},
                  {"no_value",
                   [](RankContext& c) {
                     ops::dropout(some(c, {2, 3}), 0.5f, key, nullptr, Variable());

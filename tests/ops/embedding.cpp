@@ -73,11 +73,11 @@ const RegisterOp record({
                     ops::embedding(some(c, {3}, DType::i32), some(c, {0, 2}));
                   },
                   "id 0 in row 0"},
-                 {"ids_of_int64",
+                 {"ids_of_uint8",
                   [](RankContext& c) {
-                    ops::embedding(some(c, {3}, DType::i64), some(c, {5, 2}));
+                    ops::embedding(some(c, {3}, DType::u8), some(c, {5, 2}));
                   },
-                  "embedding: ids are int32, not int64"},
+                  "embedding: ids are int32 or int64, not uint8"},
                  {"table_of_one_dimension",
                   [](RankContext& c) { ops::embedding(some(c, {3}, DType::i32), some(c, {5})); },
                   "embedding: a table (V, C), not (5)"},

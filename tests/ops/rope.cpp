@@ -114,9 +114,9 @@ const RegisterOp record({
                   "rope: positions (2, 1) for x (1, 2, 8)"},
                  {"positions_dtype",
                   [](RankContext& c) {
-                    ops::rope(some(c, {1, 2, 8}), some(c, {1, 2}, DType::i64), 4, {});
+                    ops::rope(some(c, {1, 2, 8}), some(c, {1, 2}, DType::u8), 4, {});
                   },
-                  "int64"},
+                  "rope: positions are int32 or int64, not uint8"},
                  {"theta",
                   [](RankContext& c) {
                     ops::rope(some(c, {1, 2, 8}), some(c, {1, 2}, DType::i32), 4, {.theta = 0});

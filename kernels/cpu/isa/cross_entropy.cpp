@@ -8,11 +8,11 @@
 namespace penstock::kernels::cpu::PENSTOCK_ISA {
 namespace {
 
-void check_targets(Index rows, Index vocabulary, const std::int32_t* targets) {
+void check_targets(Index rows, Index vocabulary, std::int32_t ignored, const std::int32_t* targets) {
   for (Index row = 0; row < rows; ++row) {
     const Index target = targets[row];
-    if (target != ignored_target && (target < 0 || target >= vocabulary))
-      throw_target_out_of_range(row, target, vocabulary);
+    if (target != ignored && (target < 0 || target >= vocabulary))
+      throw_target_out_of_range(row, target, vocabulary, ignored);
   }
 }
 
@@ -26,14 +26,14 @@ float log_sum_exp(const T* row, Index n) {
 
 }  // namespace
 
-void cross_entropy_forward(Stream& stream, Index rows, Index vocabulary, float smoothing, In logits,
-                           In targets, Out row_lse, Out sum_and_count) {
+void cross_entropy_forward(Stream& stream, Index rows, Index vocabulary, float smoothing,
+                           std::int32_t ignored, In logits, In targets, Out row_lse, Out sum_and_count) {
   for_storage(logits.dtype, [&]<class T>() {
     const T* plogits = values<T>(logits);
     const std::int32_t* ptargets = values<std::int32_t>(targets);
     float* plse = values<float>(row_lse);
     double* result = values<double>(sum_and_count);
-    check_targets(rows, vocabulary, ptargets);
+    check_targets(rows, vocabulary, ignored, ptargets);
     stream.pool().parallel_ranges(rows, rows_per_task(vocabulary), [=](Index begin, Index end) {
       for (Index row = begin; row < end; ++row)
         plse[row] = log_sum_exp(plogits + row * vocabulary, vocabulary);
@@ -41,7 +41,7 @@ void cross_entropy_forward(Stream& stream, Index rows, Index vocabulary, float s
     double loss = 0, valid = 0;
     const double share = static_cast<double>(smoothing);
     for (Index row = 0; row < rows; ++row) {
-      if (ptargets[row] == ignored_target) continue;
+      if (ptargets[row] == ignored) continue;
       const T* logit = plogits + row * vocabulary;
       const auto top = static_cast<double>(plse[row]);
       loss += (1 - share) * (top - static_cast<double>(widened(logit[ptargets[row]])));
@@ -54,21 +54,21 @@ void cross_entropy_forward(Stream& stream, Index rows, Index vocabulary, float s
   });
 }
 
-void cross_entropy_backward(Stream& stream, Index rows, Index vocabulary, float smoothing, In seed, In logits,
-                            In targets, In row_lse, Out dlogits) {
+void cross_entropy_backward(Stream& stream, Index rows, Index vocabulary, float smoothing,
+                            std::int32_t ignored, In seed, In logits, In targets, In row_lse, Out dlogits) {
   for_storage(logits.dtype, [&]<class T>() {
     const float factor = *values<float>(seed);
     const T* plogits = values<T>(logits);
     const std::int32_t* ptargets = values<std::int32_t>(targets);
     const float* plse = values<float>(row_lse);
     T* pdlogits = values<T>(dlogits);
-    check_targets(rows, vocabulary, ptargets);
+    check_targets(rows, vocabulary, ignored, ptargets);
     stream.pool().parallel_ranges(rows, rows_per_task(vocabulary), [=](Index begin, Index end) {
       for (Index row = begin; row < end; ++row) {
         const T* in = plogits + row * vocabulary;
         T* out = pdlogits + row * vocabulary;
         const Index target = ptargets[row];
-        if (target == ignored_target) {
+        if (target == ignored) {
           zero(out, vocabulary);
           continue;
         }

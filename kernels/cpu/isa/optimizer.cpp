@@ -53,16 +53,17 @@ void adamw(Stream& stream, Index n, const AdamWSettings& settings, const StepSta
 void sgd(Stream& stream, Index n, const SgdSettings& settings, const StepState* state, In g, Out p, Out b) {
   const float* pg = values<float>(g);
   float* pp = values<float>(p);
-  const double rate = static_cast<double>(state->learning_rate);
   const Floats clip = splat(state->clip_factor);
-  const Floats keep = splat(static_cast<float>(1.0 - rate * settings.weight_decay));
+  const Floats decay = splat(static_cast<float>(settings.weight_decay));
   const Floats step_size = splat(state->learning_rate);
   if (settings.momentum == 0) {
     stream.pool().parallel_ranges(n, piece, [&](Index begin, Index end) {
       for_lanes(
           end - begin, [&](Index offset, Index count) __attribute__((always_inline)) {
             const Index i = begin + offset;
-            store(pp + i, load(pp + i, count) * keep - step_size * (load(pg + i, count) * clip), count);
+            const Floats value = load(pp + i, count);
+            const Floats gradient = load(pg + i, count) * clip + decay * value;
+            store(pp + i, value - step_size * gradient, count);
           });
     });
     return;
@@ -74,10 +75,11 @@ void sgd(Stream& stream, Index n, const SgdSettings& settings, const StepState* 
     for_lanes(
         end - begin, [&](Index offset, Index count) __attribute__((always_inline)) {
           const Index i = begin + offset;
-          const Floats gradient = load(pg + i, count) * clip;
+          const Floats value = load(pp + i, count);
+          const Floats gradient = load(pg + i, count) * clip + decay * value;
           const Floats buffer = first ? gradient : momentum * load(pb + i, count) + gradient;
           store(pb + i, buffer, count);
-          store(pp + i, load(pp + i, count) * keep - step_size * buffer, count);
+          store(pp + i, value - step_size * buffer, count);
         });
   });
 }

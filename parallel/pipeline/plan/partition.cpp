@@ -72,40 +72,48 @@ Partition partition_by_cost(const Model& model, const std::function<double(Block
   for (const double speed : speeds)
     require<ValueError>(std::isfinite(speed) && speed > 0, "the speed of a stage is {}", speed);
 
-  const Index least = layers >= stages ? 1 : 0;
   const double infinity = std::numeric_limits<double>::infinity();
-  // best[s][n]: cheapest worst time when stages s.. have the layers n.. ; take[s][n]: layers of stage s then.
-  std::vector<std::vector<double>> best(static_cast<std::size_t>(stages) + 1,
-                                        std::vector<double>(static_cast<std::size_t>(layers) + 1, infinity));
-  std::vector<std::vector<Index>> take(static_cast<std::size_t>(stages),
-                                       std::vector<Index>(static_cast<std::size_t>(layers) + 1, 0));
-  best.back().back() = -infinity;
+  const auto at = [](Index i) { return static_cast<std::size_t>(i); };
   const auto cut = [&](Index layer, bool first, bool last) {
     if (first) return 0;
     if (last || layers == 0) return model.size();
-    return layer < layers ? blocks[static_cast<std::size_t>(layer)] : blocks.back() + 1;
+    return layer < layers ? blocks[at(layer)] : blocks.back() + 1;
   };
-  for (Index s = stages - 1; s >= 0; --s) {
-    for (Index n = 0; n <= layers; ++n) {
-      for (Index count = s == stages - 1 ? std::max(layers - n, least) : least; n + count <= layers;
-           ++count) {
-        const double cost = stage_cost({cut(n, s == 0, false), cut(n + count, false, s == stages - 1)});
-        const double worst =
-            std::max(cost / speeds[static_cast<std::size_t>(s)],
-                     best[static_cast<std::size_t>(s) + 1][static_cast<std::size_t>(n + count)]);
-        double& known = best[static_cast<std::size_t>(s)][static_cast<std::size_t>(n)];
-        if (worst < known) {
-          known = worst;
-          take[static_cast<std::size_t>(s)][static_cast<std::size_t>(n)] = count;
+  const auto time = [&](Index s, Index begin, Index end) {
+    return stage_cost({cut(begin, s == 0, false), cut(end, false, s == stages - 1)}) / speeds[at(s)];
+  };
+  // best[s][n]: the best that stages s.. can do with the layers n.. ; take[s][n]: layers of stage s then.
+  std::vector<std::vector<double>> best;
+  std::vector<std::vector<Index>> take;
+  /// `join` makes the value of stages s.. from the time of stage s and the value of those behind it.
+  const auto solve = [&](double of_nothing, auto&& join) {
+    best.assign(at(stages) + 1, std::vector<double>(at(layers) + 1, infinity));
+    take.assign(at(stages), std::vector<Index>(at(layers) + 1, 0));
+    best.back().back() = of_nothing;
+    for (Index s = stages - 1; s >= 0; --s)
+      for (Index n = 0; n <= layers; ++n)
+        for (Index end = s == stages - 1 ? layers : n; end <= layers; ++end) {
+          const double rest = best[at(s) + 1][at(end)];
+          if (rest == infinity) continue;
+          const double value = join(time(s, n, end), rest, end - n);
+          if (value >= best[at(s)][at(n)]) continue;
+          best[at(s)][at(n)] = value;
+          take[at(s)][at(n)] = end - n;
         }
-      }
-    }
-  }
+  };
+  solve(-infinity, [](double mine, double rest, Index) { return std::max(mine, rest); });
+  // Of all cuts whose slowest stage is as fast, the most even one: the sum of squares. Of those, one without
+  // an empty stage.
+  const double slowest = best[0][0] * (1 + 1e-12);
+  solve(0, [&](double mine, double rest, Index count) {
+    const double square = mine * mine + (count == 0 ? 1e-9 * slowest * slowest : 0.0);
+    return mine <= slowest ? square + rest : infinity;
+  });
   std::vector<Index> per_stage;
-  Index at = 0;
+  Index next = 0;
   for (Index s = 0; s < stages; ++s) {
-    per_stage.push_back(take[static_cast<std::size_t>(s)][static_cast<std::size_t>(at)]);
-    at += per_stage.back();
+    per_stage.push_back(take[at(s)][at(next)]);
+    next += per_stage.back();
   }
   return partition_by_layers(model, per_stage, stages);
 }

@@ -23,11 +23,17 @@ struct BlockProfile {
   double forward_flops = 0, input_flops = 0, weight_flops = 0;
 };
 
-/// All blocks on sequences of a step, in order, computing with fp32 or bf16; the last one's figures include
-/// the loss where the source has targets (generation has none). `recompute` says for each block what is run
-/// again in its I half and thus costs there too; empty: nothing. Throws what a block's forward throws.
+struct ProfileOptions {
+  /// For each block what is run again in its I half and thus costs there too; empty: nothing.
+  std::vector<Recompute> recompute = {};
+  DType compute = DType::f32;  ///< fp32 or bf16
+  Mode mode = Mode::train;     ///< others have no backward
+};
+
+/// All blocks on sequences of a step, in order; the last one's figures include the loss where the source has
+/// targets (generation has none). Throws what a block's forward throws, and ValueError for one that gives a
+/// value that is none.
 std::vector<BlockProfile> profile_blocks(const Model& model, BatchSource& source, Index step,
-                                         SequenceSpan sequences, const std::vector<Recompute>& recompute = {},
-                                         DType compute = DType::f32);
+                                         SequenceSpan sequences, const ProfileOptions& options = {});
 
 }  // namespace penstock

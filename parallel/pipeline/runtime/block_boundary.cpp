@@ -1,5 +1,8 @@
-// at_block_boundary: the identity, recorded as one op over all values of the boundary.
+// at_block_boundary: the identity, recorded as an op over all values of the boundary.
 #include "parallel/pipeline/runtime/block_boundary.h"
+
+#include <algorithm>
+#include <span>
 
 #include "autograd/op.h"
 
@@ -34,7 +37,13 @@ Variables at_block_boundary(const Variables& values) {
   for (const Variable& v : values)
     if (v.requires_grad()) recorded.push_back(v);
   if (recorded.empty()) return values;
-  const Variables passed = apply_op(std::make_unique<BoundaryOp>(), recorded);
+  constexpr std::size_t most = 32;  // inputs of an op
+  Variables passed;
+  for (std::size_t begin = 0; begin < recorded.size(); begin += most)
+    for (const Variable& v :
+         apply_op(std::make_unique<BoundaryOp>(),
+                  std::span(recorded).subspan(begin, std::min(most, recorded.size() - begin))))
+      passed.push_back(v);
   Variables result = values;
   std::size_t next = 0;
   for (Variable& v : result)

@@ -58,7 +58,10 @@ struct Executor::Pass {
   }
 };
 
-Executor::Executor(const ExecutorSetup& setup) : setup_(setup), state_(*setup.context) {
+Executor::Executor(const ExecutorSetup& setup)
+    : setup_(setup),
+      state_(*setup.context),
+      edges_(setup.edges ? setup.edges : std::make_shared<EdgeTable>()) {
   setup_.context->set_between_ops([pipeline = setup_.pipeline] { pipeline->progress(); });
 }
 
@@ -86,16 +89,17 @@ const std::vector<TensorSpec>& Executor::edge(Pass& pass, Index stage, Index mic
   // The geometry of a micro-batch is its number of sequences and what the source says of their shape.
   RankContext meta({.device = {DeviceKind::meta, 0}});
   const MicroBatch geometry = pass.source.load(meta, pass.options.step, span, true, false);
-  std::vector<Index> key;
+  std::vector<Index> key{static_cast<Index>(pass.options.mode)};
   for (const Tensor& t : geometry.inputs)
     key.insert(key.end(), t.shape().sizes().begin(), t.shape().sizes().end());
-  auto place = edges_.find(key);
-  if (place == edges_.end()) {
+  auto place = edges_->find(key);
+  if (place == edges_->end()) {
     std::vector<std::vector<TensorSpec>> edges{specs_of(geometry.inputs)};
     for (BlockProfile& block :
-         profile_blocks(*setup_.model, pass.source, pass.options.step, span, {}, setup_.weights->compute()))
+         profile_blocks(*setup_.model, pass.source, pass.options.step, span,
+                        {.compute = setup_.weights->compute(), .mode = pass.options.mode}))
       edges.push_back(std::move(block.outputs));
-    place = edges_.emplace(key, std::move(edges)).first;
+    place = edges_->emplace(key, std::move(edges)).first;
   }
   return place->second[static_cast<std::size_t>(setup_.partition[static_cast<std::size_t>(stage)].begin)];
 }
@@ -212,12 +216,14 @@ void Executor::forward(Pass& pass, const Action& action) {
     if (pass.options.on_output) pass.options.on_output(mb, current);
     if (pass.options.loss) {
       if (train) current = at_block_boundary(current);
-      current = {setup_.model->loss()(current, batch.targets)};
+      current = {setup_.model->loss(current, batch.targets)};
       pass.losses[mb] = current[0].tensor();
     }
   } else {
     Tensors out;
     for (const Variable& v : current) out.push_back(v.tensor());
+    if (static_cast<int>(pass.plan.rank_of(stage + 1, mb)) != setup_.pipeline->rank())
+      check_outputs(pass, action, out);
     hand_on(pass, forward_, stage + 1, mb, std::move(out));
   }
   if (train) {
@@ -226,6 +232,25 @@ void Executor::forward(Pass& pass, const Action& action) {
     flights_[{stage, mb}] = std::move(flight);
   }
   pass.result.actions.push_back({action, start, now()});
+}
+
+/// What another rank waits for must be what it was told: else it would wait in vain.
+void Executor::check_outputs(Pass& pass, const Action& action, const Tensors& outputs) {
+  const std::vector<TensorSpec>& expected = edge(pass, action.stage + 1, action.micro_batch);
+  const BlockRange range = setup_.partition[static_cast<std::size_t>(action.stage)];
+  const std::string& block = setup_.model->block(range.end - 1).name();
+  require<ValueError>(outputs.size() == expected.size(),
+                      "{}: block {} gave {} values, and {} when it ran without memory to find the shapes",
+                      waiter(action), block, outputs.size(), expected.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    require<ShapeError>(
+        outputs[i].defined() && outputs[i].shape() == expected[i].shape &&
+            outputs[i].dtype() == expected[i].dtype,
+        "{}: block {} gave {} as value {}, and {} of {} when it ran without memory to find the shapes",
+        waiter(action), block,
+        outputs[i].defined() ? fmt::format("{} of {}", outputs[i].shape().str(), name_of(outputs[i].dtype()))
+                             : "nothing",
+        i, expected[i].shape.str(), name_of(expected[i].dtype));
 }
 
 /// The tape's part of a backward. The last of a stage tells of its gradients.

@@ -19,6 +19,9 @@
 
 namespace penstock {
 
+/// What crosses in front of block 0, 1, ... and behind the last, by the shapes of the batch's geometry.
+using EdgeTable = std::map<std::vector<Index>, std::vector<std::vector<TensorSpec>>>;
+
 /// What a rank's executor works with. All of it outlives the executor.
 struct ExecutorSetup {
   RankContext* context = nullptr;
@@ -28,6 +31,7 @@ struct ExecutorSetup {
   WeightStore* weights = nullptr;
   std::uint64_t seed = 0;
   std::vector<Recompute> recompute = {};  ///< for each block of the model; empty: nothing
+  std::shared_ptr<EdgeTable> edges = {};  ///< null: a table of its own
 };
 
 struct PassResult {
@@ -104,6 +108,7 @@ class Executor {
   void send(Pass& pass, const Action& action);
   void finish(Sent& sent);
   const std::vector<TensorSpec>& edge(Pass& pass, Index stage, Index micro_batch);
+  void check_outputs(Pass& pass, const Action& action, const Tensors& outputs);
   std::string waiter(const Action& action) const;
   double now() const;
 
@@ -113,8 +118,7 @@ class Executor {
   std::map<std::pair<Index, Index>, Flight> flights_;
   std::map<std::pair<Index, int>, std::deque<Sent>> sends_;  // under way, by rank and direction
   Index attempt_ = 0;                                        // passes that failed
-  // What crosses in front of block 0, 1, ... and behind the last, by the shapes of the batch's geometry.
-  std::map<std::vector<Index>, std::vector<std::vector<TensorSpec>>> edges_;
+  std::shared_ptr<EdgeTable> edges_;
 };
 
 }  // namespace penstock

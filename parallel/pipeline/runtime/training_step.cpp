@@ -42,7 +42,7 @@ TrainingStep::TrainingStep(const TrainingSetup& setup)
           *setup.context, *setup.model, blocks_of_rank(setup.plan, setup.partition, setup.pipeline->rank()),
           {.gradients = true, .optimizer_buffers = setup.optimizer->buffers(), .compute = setup.compute}),
       executor_({setup.context, setup.pipeline, setup.model, setup.partition, &weights_, setup.seed,
-                 setup.recompute}),
+                 setup.recompute, setup.edges}),
       update_state_(*setup.context) {}
 
 int TrainingStep::rank_of_block(int block) const {
@@ -131,13 +131,15 @@ StepOutcome TrainingStep::run(BatchSource& source, Index step, double learning_r
   return outcome;
 }
 
-std::vector<Index> predict_peak_bytes(const TrainingSetup& like, BatchSource& source) {
+std::vector<Index> predict_peak_bytes(const TrainingSetup& like, BatchSource& source, int threads) {
+  if (threads == 0) threads = like.context ? like.context->pool().threads() : 1;
+  const auto edges = std::make_shared<EdgeTable>();
   std::vector<Index> peaks;
   for (Index rank = 0; rank < like.plan.pp; ++rank) {
-    RankContext meta(
-        {.device = {DeviceKind::meta, 0}, .threads = like.context ? like.context->pool().threads() : 1});
+    RankContext meta({.device = {DeviceKind::meta, 0}, .threads = threads});
     MetaCommunicator pipeline(static_cast<int>(rank), static_cast<int>(like.plan.pp));
     TrainingSetup setup = like;
+    setup.edges = edges;
     setup.context = &meta;
     setup.pipeline = &pipeline;
     setup.stop_request = {};

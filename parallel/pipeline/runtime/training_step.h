@@ -22,7 +22,9 @@ struct TrainingSetup {
   Optimizer* optimizer = nullptr;
   Index micro_batch_size = 1;
   std::uint64_t seed = 0;
-  double clip = 1.0;           ///< largest gradient norm; 0: off
+  double clip = 1.0;  ///< largest gradient norm; 0: off
+  /// Boundaries that are known already, shared by executors of one model, partition and dtype; null: its own.
+  std::shared_ptr<EdgeTable> edges = {};
   DType compute = DType::f32;  ///< of activations and of the weights as blocks see them: fp32 or bf16
   /// Whether this rank was asked to stop after the running step; every rank learns of it with the norm.
   std::function<StopRequest()> stop_request = {};
@@ -79,7 +81,7 @@ class TrainingStep {
 std::vector<int> blocks_of_rank(const Plan& plan, const Partition& partition, Index rank);
 
 /// Peak bytes of every rank, found by running one training step of each on the meta device. Nothing is
-/// allocated.
-std::vector<Index> predict_peak_bytes(const TrainingSetup& like, BatchSource& source);
+/// allocated. `threads`: compute threads of a rank; 0: those of the setup's context.
+std::vector<Index> predict_peak_bytes(const TrainingSetup& like, BatchSource& source, int threads = 0);
 
 }  // namespace penstock

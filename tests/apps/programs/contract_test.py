@@ -17,7 +17,7 @@ class Log(harness.ProgramTest):
         log = self.train("--steps", 4, "--batch", 5, "--pp", 2, "--valid-fraction", 0.2, "--eval-every", 2, "--eval-batches", 3,
                          "--checkpoint-dir", "ck", "--save-every", 2, mpi=2)
         kinds = [line["type"] for line in log]
-        self.assertEqual(kinds, ["run", "eval", "step", "step", "eval", "checkpoint", "step", "step", "eval", "checkpoint", "summary"])
+        self.assertEqual(kinds, ["run", "step", "step", "eval", "checkpoint", "step", "step", "eval", "checkpoint", "summary"])
         steps, summary = of_type(log, "step"), log[-1]
         self.assertEqual([s["step"] for s in steps], [1, 2, 3, 4])
         for line in steps:

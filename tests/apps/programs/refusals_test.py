@@ -8,7 +8,13 @@ BASE = ["--data", "text.txt", "--steps", 1]
 # Arguments of penstock-train beside BASE, and words that the line must hold.
 TRAIN = [
     # numbers and words
-    (["--layers", 0], ["--layers 0", "1 or more"]),
+    (["--layers", 0], ["--layers 0", "1 to 10000"]),
+    (["--layers", 1000000000], ["--layers 1000000000", "1 to 10000"]),
+    (["--batch", 100000000000], ["--batch 100000000000"]),
+    (["--hidden", 1000000000], ["--hidden 1000000000"]),
+    (["--seq-len", 9223372036854775807], ["--seq-len 9223372036854775807"]),
+    (["--schedule", "replicas.csv", "--batch", 4, "--micro-batch", 2, "--pp", 2, "--ranks", 2], ["--schedule replicas.csv", "2 copies", "not yet"]),
+    (["--schedule", "again.csv", "--batch", 1], ["--schedule again.csv", "0RECOMPUTE0", "not yet"]),
     (["--layers", "x"], ["--layers x", "integer"]),
     (["--batch", 0], ["--batch 0"]),
     (["--batch", 2.5], ["--batch 2.5"]),

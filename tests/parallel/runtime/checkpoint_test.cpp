@@ -1,5 +1,8 @@
 // Checkpoints: a resumed run has the bits of one that never stopped, in any layout; what is damaged is named;
 // what fails leaves the older one alone.
+#include <span>
+
+#include "core/hash.h"
 #include "parallel/checkpoint/checkpoint.h"
 
 #include <nlohmann/json.hpp>
@@ -148,6 +151,11 @@ class Damaged : public ::testing::Test {
   void change(const std::function<void(nlohmann::json&)>& edit) const {
     nlohmann::json json = nlohmann::json::parse(manifest());
     edit(json);
+    json.erase("hash");  // and it agrees with itself again
+    const std::string text = json.dump();
+    Hasher hasher;
+    hasher.add(std::as_bytes(std::span(text)));
+    json["hash"] = fmt::format("{:016x}", hasher.value());
     folder_.put("step-00000002/manifest.json", json.dump());
   }
   std::string words() const {
@@ -233,6 +241,22 @@ TEST_F(Damaged, FieldsOfTheWrongKind) {
   }
   change([](auto& m) { m["step"] = -2; });
   EXPECT_NE(words(), "");
+}
+
+TEST_F(Damaged, AnyChangeOfTheManifest) {
+  const std::string whole = manifest();
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"\"step\": 2", "\"step\": 3"},
+                                                        {"\"updates\": 2", "\"updates\": 1"},
+                                                        {"offset", "offsex"},
+                                                        {"\"shape\"", "\"shapf\""}}) {
+    std::string text = whole;
+    const std::size_t place = text.find(from);
+    ASSERT_NE(place, std::string::npos) << from;
+    text.replace(place, from.size(), to);
+    folder_.put("step-00000002/manifest.json", text);
+    EXPECT_NE(words().find("manifest.json"), std::string::npos) << from << ": " << words();
+  }
 }
 
 TEST_F(Damaged, AMissingTensor) {

@@ -242,7 +242,8 @@ TEST(RecomputeCosts, ALayersInputHalfCostsItsForwardToo) {
   const auto source = token_source(4)();
   const auto kept = profile_blocks(model, *source, 1, {0, 2});
   const auto costs = [&](const RecomputePolicy& policy) {
-    return profile_blocks(model, *source, 1, {0, 2}, recompute_of_blocks(model, {{0, model.size()}}, policy));
+    return profile_blocks(model, *source, 1, {0, 2},
+                          {.recompute = recompute_of_blocks(model, {{0, model.size()}}, policy)});
   };
   const auto full = costs({Kind::full, 0}), selective = costs({Kind::selective, 0});
   // By hand, 2 x 6 positions of 16: projection of the output, and two products of a triangle of scores in 2
@@ -271,8 +272,8 @@ TEST(RecomputeCosts, MoveTheCut) {
     return layers_per_stage(model, balanced_partition(model, *source, 2, 2, policy));
   };
   const auto stage_cost = [&](const Partition& partition, const RecomputePolicy& policy, std::size_t stage) {
-    const auto profile =
-        profile_blocks(model, *source, 1, {0, 2}, recompute_of_blocks(model, partition, policy));
+    const auto profile = profile_blocks(model, *source, 1, {0, 2},
+                                        {.recompute = recompute_of_blocks(model, partition, policy)});
     double cost = 0;
     for (int b = partition[stage].begin; b < partition[stage].end; ++b) {
       const BlockProfile& p = profile[static_cast<std::size_t>(b)];
