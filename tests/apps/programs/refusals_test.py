@@ -108,6 +108,8 @@ class Refusals(harness.ProgramTest):
         self.write("value.toml", "batch = 0\n")
         self.write("bad.csv", "0X0\n")
         self.write("short.csv", "0F0,0F1,0B0,0B1\n")
+        self.write("replicas.csv", "0F0,1F0,1B0,0B0\n0F1,1F1,1B1,0B1\n")
+        self.write("again.csv", "0F0,0RECOMPUTE0,0B0\n")
         self.write("locks.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n")
         self.write("experts.toml", "experts = 4\n")
 
