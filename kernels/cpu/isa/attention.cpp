@@ -329,9 +329,11 @@ void attention_backward(Stream& stream, const AttentionShape& shape, In q, In k,
       const Index b = task / shape.kv_heads, kv = task % shape.kv_heads;
       const Index k_offset = b * shape.keys * shape.k_stride + kv * head;
       const Index v_offset = b * shape.keys * shape.v_stride + kv * head;
-      float* buffer = pworkspace + task * 2 * shape.keys * head;  // used for bf16 alone
-      const Sums k_sums = sums_of(pdk + k_offset, shape.k_stride, head, buffer);
-      const Sums v_sums = sums_of(pdv + v_offset, shape.v_stride, head, buffer + shape.keys * head);
+      const auto buffer = [&](Index part) {  // of bf16 alone: sums of dk, then of dv
+        return pworkspace ? pworkspace + (2 * task + part) * shape.keys * head : nullptr;
+      };
+      const Sums k_sums = sums_of(pdk + k_offset, shape.k_stride, head, buffer(0));
+      const Sums v_sums = sums_of(pdv + v_offset, shape.v_stride, head, buffer(1));
       zero_rows(k_sums.data, k_sums.stride, shape.keys, head);
       zero_rows(v_sums.data, v_sums.stride, shape.keys, head);
       for (Index h = kv * per_kv; h < (kv + 1) * per_kv; ++h)

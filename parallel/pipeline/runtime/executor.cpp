@@ -238,16 +238,17 @@ void Executor::forward(Pass& pass, const Action& action) {
 void Executor::check_outputs(Pass& pass, const Action& action, const Tensors& outputs) {
   const std::vector<TensorSpec>& expected = edge(pass, action.stage + 1, action.micro_batch);
   const BlockRange range = setup_.partition[static_cast<std::size_t>(action.stage)];
-  const std::string& block = setup_.model->block(range.end - 1).name();
+  const std::string who = range.begin == range.end ? "a stage without blocks"
+                                                   : "block " + setup_.model->block(range.end - 1).name();
   require<ValueError>(outputs.size() == expected.size(),
-                      "{}: block {} gave {} values, and {} when it ran without memory to find the shapes",
-                      waiter(action), block, outputs.size(), expected.size());
+                      "{}: {} gave {} values, and {} when it ran without memory to find the shapes",
+                      waiter(action), who, outputs.size(), expected.size());
   for (std::size_t i = 0; i < outputs.size(); ++i)
     require<ShapeError>(
         outputs[i].defined() && outputs[i].shape() == expected[i].shape &&
             outputs[i].dtype() == expected[i].dtype,
-        "{}: block {} gave {} as value {}, and {} of {} when it ran without memory to find the shapes",
-        waiter(action), block,
+        "{}: {} gave {} as value {}, and {} of {} when it ran without memory to find the shapes",
+        waiter(action), who,
         outputs[i].defined() ? fmt::format("{} of {}", outputs[i].shape().str(), name_of(outputs[i].dtype()))
                              : "nothing",
         i, expected[i].shape.str(), name_of(expected[i].dtype));
