@@ -2,31 +2,11 @@
 #include "parallel/train/layout.h"
 
 #include "parallel/pipeline/plan/profile.h"
+#include "parallel/pipeline/runtime/training_step.h"
 #include "parallel/pipeline/schedule/lower.h"
 #include "parallel/pipeline/schedule/verify.h"
 
 namespace penstock {
-
-namespace {
-
-/// What the runtime cannot execute so far.
-void require_executable(const Plan& plan) {
-  require<ValueError>(plan.placement.size() == 1,
-                      "plan {} has {} copies of the model; such plans are not yet run", plan.schedule,
-                      plan.placement.size());
-  require<ValueError>(plan.micro_batches_per_update == plan.micro_batches,
-                      "plan {} updates after every {} of its {} micro-batches; such plans are not yet run",
-                      plan.schedule, plan.micro_batches_per_update, plan.micro_batches);
-  for (const auto& row : plan.rows)
-    for (const Cell& cell : row) {
-      if (!cell) continue;
-      for (const ActionKind kind : {ActionKind::RECOMPUTE, ActionKind::OFFLOAD, ActionKind::PREFETCH})
-        require<ValueError>(cell->kind != kind, "plan {} has {}; this action is not yet run", plan.schedule,
-                            to_text(*cell));
-    }
-}
-
-}  // namespace
 
 Plan executable_plan(const Plan& plan) {
   require_verified(plan);

@@ -22,6 +22,7 @@
 #include "autograd/tape.h"
 #include "kernels/cross_entropy.h"
 #include "support/simple_weights.h"
+#include "support/tensor_json.h"
 
 namespace penstock::testing {
 namespace {
@@ -32,15 +33,6 @@ const json& values() {
   static const json all =
       json::parse(std::ifstream(std::filesystem::path(__FILE__).parent_path() / "fused_values.json"));
   return all;
-}
-
-Shape shape_of(const json& tensor) { return Shape(tensor.at("shape").get<std::vector<Index>>()); }
-
-std::vector<float> floats_of(const json& tensor) {
-  std::vector<float> result;
-  for (const json& v : tensor.at("data"))
-    result.push_back(v.is_string() ? std::stof(v.get<std::string>()) : v.get<float>());
-  return result;
 }
 
 /// A case's values as they go into an op, and its results as the file has them.

@@ -15,6 +15,7 @@
 #include "autograd/ops/shape_ops.h"
 #include "autograd/ops/softmax.h"
 #include "autograd/tape.h"
+#include "support/tensor_json.h"
 
 namespace penstock::testing {
 namespace {
@@ -26,15 +27,6 @@ const json& values() {
   static const json all =
       json::parse(std::ifstream(std::filesystem::path(__FILE__).parent_path() / "general_values.json"));
   return all;
-}
-
-Shape shape_of(const json& tensor) { return Shape(tensor.at("shape").get<std::vector<Index>>()); }
-
-std::vector<float> floats_of(const json& tensor) {
-  std::vector<float> result;
-  for (const json& v : tensor.at("data"))
-    result.push_back(v.is_string() ? std::stof(v.get<std::string>()) : v.get<float>());
-  return result;
 }
 
 Variable input(Tape& tape, const json& tensor) {

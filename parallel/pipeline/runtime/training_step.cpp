@@ -20,17 +20,26 @@ std::vector<int> blocks_of_rank(const Plan& plan, const Partition& partition, In
   return blocks;
 }
 
+void require_executable(const Plan& plan) {
+  require<ValueError>(plan.placement.size() == 1,
+                      "plan {} has {} copies of the model; such plans are not yet run", plan.schedule,
+                      plan.placement.size());
+  require<ValueError>(plan.micro_batches_per_update == plan.micro_batches,
+                      "plan {} updates after every {} of its {} micro-batches; such plans are not yet run",
+                      plan.schedule, plan.micro_batches_per_update, plan.micro_batches);
+  for (const auto& row : plan.rows)
+    for (const Cell& cell : row) {
+      if (!cell) continue;
+      for (const ActionKind kind : {ActionKind::RECOMPUTE, ActionKind::OFFLOAD, ActionKind::PREFETCH})
+        require<ValueError>(cell->kind != kind, "plan {} has {}; this action is not yet run", plan.schedule,
+                            to_text(*cell));
+    }
+}
+
 namespace {
 
-/// What the step can run so far.
 const TrainingSetup& checked(const TrainingSetup& setup) {
-  require<ValueError>(setup.plan.placement.size() == 1,
-                      "plan {} has {} copies of the model; such plans cannot be trained yet",
-                      setup.plan.schedule, setup.plan.placement.size());
-  require<ValueError>(
-      setup.plan.micro_batches_per_update == setup.plan.micro_batches,
-      "plan {} updates after every {} of its {} micro-batches; such plans cannot be trained yet",
-      setup.plan.schedule, setup.plan.micro_batches_per_update, setup.plan.micro_batches);
+  require_executable(setup.plan);
   return setup;
 }
 

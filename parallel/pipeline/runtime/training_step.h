@@ -80,6 +80,10 @@ class TrainingStep {
 /// Blocks of a rank under a plan and a partition, ascending.
 std::vector<int> blocks_of_rank(const Plan& plan, const Partition& partition, Index rank);
 
+/// Throws ValueError, with the words 'not yet', for a plan that this runtime cannot execute so far: copies of
+/// the model, several updates, or actions that it does not know.
+void require_executable(const Plan& plan);
+
 /// Peak bytes of every rank, found by running one training step of each on the meta device. Nothing is
 /// allocated. `threads`: compute threads of a rank; 0: those of the setup's context.
 std::vector<Index> predict_peak_bytes(const TrainingSetup& like, BatchSource& source, int threads = 0);

@@ -8,24 +8,13 @@
 namespace penstock::testing {
 namespace {
 
-/// M micro-batches of two sequences, the last of one: always uneven, but for M = 1.
-Training small_training(const Model& model, const Plan& plan) {
-  Training t;
-  t.model = &model;
-  t.micro_batch = 2;
-  t.source = token_source(2 * plan.micro_batches - 1);
-  t.plan = plan;
-  t.partition = even_partition(model, plan.stages);
-  return t;
-}
-
 /// What one rank makes of the same split, computed once.
 const Outcome& one_rank(float dropout, bool tied, Index micro_batches) {
   static std::map<std::tuple<float, bool, Index>, Outcome> known;
   const auto key = std::make_tuple(dropout, tied, micro_batches);
   if (!known.contains(key)) {
     const Model model = make_gpt2("small", small_gpt2(dropout, tied));
-    known[key] = train(small_training(model, named_plan("gpipe", 1, micro_batches)));
+    known[key] = train(uneven_training(model, named_plan("gpipe", 1, micro_batches)));
   }
   return known[key];
 }
@@ -41,7 +30,7 @@ TEST_P(BitEquality, EverySplitGivesTheBitsOfOneRank) {
         for (const int threads : {1, 2}) {
           // Two threads a rank on few cores are slow; some of the splits are enough for them.
           if (threads == 2 && (dropout == 0.0f || (m != 1 && m != pp + 1))) continue;
-          Training t = small_training(model, named_plan(schedule, pp, m));
+          Training t = uneven_training(model, named_plan(schedule, pp, m));
           t.threads = threads;
           EXPECT_TRUE(same_bits(one_rank(dropout, tied, m), train(t)))
               << "dropout " << dropout << ", tied " << tied << ", micro-batches " << m << ", threads "
@@ -66,7 +55,7 @@ TEST(BitEqualityPartitions, LayersMayLieAnywhere) {
   for (const auto& layers : partitions) {
     for (const char* schedule : {"gpipe", "1f1b"}) {
       const auto stages = static_cast<Index>(layers.size());
-      Training t = small_training(model, named_plan(schedule, stages, 3));
+      Training t = uneven_training(model, named_plan(schedule, stages, 3));
       t.partition = partition_by_layers(model, layers, stages);
       EXPECT_TRUE(same_bits(one_rank(0.1f, true, 3), train(t)))
           << schedule << " " << fmt::format("{}", layers.size()) << ": " << layers[0];
@@ -99,7 +88,7 @@ TEST(BitEqualityPartitions, SizesWhereKernelsAreCutIntoSeveralTasks) {
 TEST(BitEqualitySeeds, AnotherSeedIsAnotherRun) {
   // The comparison can fail: another seed, another dropout mask, another order of micro-batches change bits.
   const Model model = make_gpt2("small", small_gpt2(0.1f, true));
-  Training t = small_training(model, named_plan("gpipe", 1, 3));
+  Training t = uneven_training(model, named_plan("gpipe", 1, 3));
   t.seed = 8;
   EXPECT_FALSE(same_bits(one_rank(0.1f, true, 3), train(t)));
   EXPECT_FALSE(same_bits(one_rank(0.1f, true, 3), one_rank(0.0f, true, 3)));

@@ -9,12 +9,7 @@ namespace penstock::testing {
 namespace {
 
 Training gpt_training(const Model& model, const Plan& plan) {
-  Training t;
-  t.model = &model;
-  t.micro_batch = 2;
-  t.source = token_source(2 * plan.micro_batches - 1);
-  t.plan = plan;
-  t.partition = even_partition(model, plan.stages);
+  Training t = uneven_training(model, plan);
   t.optimizer = [] { return std::make_unique<AdamW>(kernels::AdamWSettings{.weight_decay = 0.1f}); };
   return t;
 }

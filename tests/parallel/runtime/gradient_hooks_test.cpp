@@ -51,16 +51,6 @@ void expect_told_once(Training t, const std::string& what) {
   for (const auto& [rank, count] : steps) EXPECT_EQ(count, static_cast<int>(t.steps.size())) << rank;
 }
 
-Training gpt_training(const Model& model, const Plan& plan) {
-  Training t;
-  t.model = &model;
-  t.micro_batch = 2;
-  t.source = token_source(2 * plan.micro_batches - 1);
-  t.plan = plan;
-  t.partition = even_partition(model, plan.stages);
-  return t;
-}
-
 const std::vector<std::vector<std::string>> foreign = {
     {"0F0 0F1 0F2 0I0 0I1 0W0 0I2 0W1 0W2", "1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2"},  // W's late
     {"0F0 0F1 0F2 0I0 0W0 0B1 0I2 0W2", "1F0 1B0 1F1 1I1 1F2 1W1 1B2"},  // full and split ones mixed
@@ -72,26 +62,26 @@ TEST(GradientHooks, OnceAStepInEverySchedule) {
     Model model = make_gpt2("small", small_gpt2(0.1f, tied));
     for (const char* schedule : {"gpipe", "1f1b"})
       for (Index pp = 1; pp <= 3; ++pp)
-        expect_told_once(gpt_training(model, named_plan(schedule, pp, 4)),
+        expect_told_once(uneven_training(model, named_plan(schedule, pp, 4)),
                          fmt::format("{} pp {} tied {}", schedule, pp, tied));
-    for (const auto& rows : foreign) expect_told_once(gpt_training(model, plan_of(rows)), rows[0]);
+    for (const auto& rows : foreign) expect_told_once(uneven_training(model, plan_of(rows)), rows[0]);
   }
 }
 
 TEST(GradientHooks, WithRecomputedLayersFrozenParametersAndStagesWithoutBlocks) {
   Model model = make_gpt2("small", small_gpt2(0.1f, true));
-  Training t = gpt_training(model, named_plan("1f1b", 3, 4));
+  Training t = uneven_training(model, named_plan("1f1b", 3, 4));
   t.recompute = {RecomputePolicy::Kind::full, 0};
   expect_told_once(t, "full recompute");
-  t = gpt_training(model, plan_of(foreign[0]));
+  t = uneven_training(model, plan_of(foreign[0]));
   t.recompute = {RecomputePolicy::Kind::layers, 1};
   expect_told_once(t, "one layer, W's late");
-  t = gpt_training(model, named_plan("gpipe", 4, 3));
+  t = uneven_training(model, named_plan("gpipe", 4, 3));
   t.partition = partition_by_layers(model, {0, 0, 4, 0}, 4);
   expect_told_once(t, "empty stages");
   model.freeze("transformer.h.1.*");
   model.freeze("*bias");
-  expect_told_once(gpt_training(model, named_plan("1f1b", 2, 4)), "frozen");
+  expect_told_once(uneven_training(model, named_plan("1f1b", 2, 4)), "frozen");
 }
 
 TEST(GradientHooks, AUsersModelWithUnusedParameters) {
@@ -132,7 +122,7 @@ TEST(GradientHooks, AParameterThatTheLastMicroBatchDoesNotUse) {
 // Buckets of a data-parallel reduction want gradients as early as they are complete, the last layer's first.
 TEST(GradientHooks, ComeDuringTheLastBackwardLastLayersFirst) {
   const Model model = make_gpt2("small", small_gpt2(0.0f, false));
-  Training t = gpt_training(model, named_plan("gpipe", 1, 3));
+  Training t = uneven_training(model, named_plan("gpipe", 1, 3));
   t.steps = {1};
   std::vector<int> blocks;
   std::vector<Index> live;  // bytes of activations at each call

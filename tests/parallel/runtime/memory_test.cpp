@@ -5,13 +5,7 @@ namespace penstock::testing {
 namespace {
 
 Training gpt_training(const Model& model, const std::string& schedule, Index pp, Index micro_batches) {
-  Training t;
-  t.model = &model;
-  t.micro_batch = 2;
-  t.source = token_source(2 * micro_batches - 1);
-  t.plan = named_plan(schedule, pp, micro_batches);
-  t.partition = even_partition(model, pp);
-  return t;
+  return uneven_training(model, named_plan(schedule, pp, micro_batches));
 }
 
 std::vector<Index> predicted(const Training& t) {

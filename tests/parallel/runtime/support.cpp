@@ -206,6 +206,16 @@ Partition even_partition(const Model& model, Index stages) {
   return partition_by_layers(model, layers, stages);
 }
 
+Training uneven_training(const Model& model, const Plan& plan) {
+  Training t;
+  t.model = &model;
+  t.micro_batch = 2;
+  t.source = token_source(2 * plan.micro_batches - 1);
+  t.plan = plan;
+  t.partition = even_partition(model, plan.stages);
+  return t;
+}
+
 Plan named_plan(const std::string& schedule, Index pp, Index micro_batches) {
   GenerateOptions options;
   options.pp = pp;

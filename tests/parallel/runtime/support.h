@@ -76,6 +76,9 @@ SourceMaker token_source(Index batch, Index length = 6, std::int32_t vocabulary 
 /// 4 layers (or the model's) over the stages as evenly as they go, more in front.
 Partition even_partition(const Model& model, Index stages);
 
+/// M micro-batches of two sequences, the last of one: always uneven, but for M = 1.
+Training uneven_training(const Model& model, const Plan& plan);
+
 /// A schedule of the library, not lowered.
 Plan named_plan(const std::string& schedule, Index pp, Index micro_batches);
 /// The rows of a foreign plan, as text.
