@@ -105,14 +105,14 @@ int body(Frame& frame, Ranks& ranks, int argc, char** argv) {
   root.integer("micro-batch", flags.micro_batch, "windows at a time in a stage",
                between<Index>(1, 1'000'000));
   Parsed parsed;
-  ranks.agree([&] {
+  ranks.join([&]() -> Ranks::Wishes {
     parsed = program.parse(argc, argv);
-    if (!parsed.print.empty()) return;
+    if (!parsed.print.empty()) return {};
     flags.common.check();
     require<ValueError>(flags.data.has_value(),
                         "--data is missing: a text file, a folder of text, or a token file (.bin)");
     if (flags.common.logits) require_distinct({{"logits", *flags.common.logits}}, {{"data", *flags.data}});
-    ranks.refuse_in_process(flags.common.ranks);
+    return {flags.common.deadline, flags.common.ranks, [&] { return nlohmann::json(root.settings()); }};
   });
   if (!parsed.print.empty()) {
     frame.print(parsed.print);

@@ -98,13 +98,13 @@ int body(Frame& frame, Ranks& ranks, int argc, char** argv) {
               NumberRange{0, 1, true, false});
   root.integer("seed", flags.seed, "of the draws", at_least<Index>(0));
   Parsed parsed;
-  ranks.agree([&] {
+  ranks.join([&]() -> Ranks::Wishes {
     parsed = program.parse(argc, argv);
-    if (!parsed.print.empty()) return;
+    if (!parsed.print.empty()) return {};
     flags.common.check();
     require<ValueError>(flags.prompt.has_value() != root.given("prompt-ids"),
                         "--prompt and --prompt-ids: give one of them");
-    ranks.refuse_in_process(flags.common.ranks);
+    return {flags.common.deadline, flags.common.ranks, [&] { return nlohmann::json(root.settings()); }};
   });
   if (!parsed.print.empty()) {
     frame.print(parsed.print);

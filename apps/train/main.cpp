@@ -178,11 +178,11 @@ int body(Frame& frame, Ranks& ranks, int argc, char** argv) {
   Program program("penstock-train", "Trains a GPT-style model through a pipeline of ranks.");
   settings.define(program.root());
   Parsed parsed;
-  ranks.agree([&] {
+  ranks.join([&]() -> Ranks::Wishes {
     parsed = program.parse(argc, argv);
-    if (!parsed.print.empty()) return;
+    if (!parsed.print.empty()) return {};
     settings.check();
-    ranks.refuse_in_process(settings.ranks);
+    return {settings.deadline, settings.ranks, [&] { return nlohmann::json(program.root().settings()); }};
   });
   if (!parsed.print.empty()) {
     frame.print(parsed.print);

@@ -65,8 +65,8 @@ void Work::host_wait(double deadline_seconds, const std::string& waiter) {
     error.add_context(waiter);
     throw;
   }
-  require<CommError>(complete, "{}: waited {} s for {}; it is down or stuck (--deadline sets this limit)",
-                     waiter, deadline_seconds, state_->describe());
+  require<CommError>(complete, "{}: waited {} s for {}; it is down or stuck (--deadline sets this limit){}",
+                     waiter, deadline_seconds, state_->describe(), state_->suspicion());
   state_.reset();
 }
 

@@ -36,6 +36,8 @@ class Work {
     virtual bool wait(double seconds);
     /// What is going on and with which rank, such as "a message from rank 0 (tag 5)": for error messages.
     virtual std::string describe() const = 0;
+    /// "; rank 2 has been silent for 2.8 s", where that is known of anyone: for whoever has waited in vain.
+    virtual std::string suspicion() const { return {}; }
   };
 
   Work() = default;  ///< complete
@@ -84,6 +86,10 @@ class Communicator {
   /// Tells every rank of the whole job that this one cannot go on: their waits throw CommError with "rank R:
   /// reason", and so do the later ones of this rank. The first reason stands. Never throws.
   virtual void abort(const std::string& reason) noexcept = 0;
+
+  /// What this rank is at, such as "rank 1, stage 1, micro-batch 3: 1F3": told when it hangs there while the
+  /// job has failed.
+  virtual void set_activity(const std::string&) {}
 
   /// Moves messages in the background along; called between ops (Open MPI has no progress thread). Throws
   /// CommError when the job was aborted.

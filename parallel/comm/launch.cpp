@@ -12,9 +12,9 @@
 
 namespace penstock {
 
-Launch::Launch() {
+Launch::Launch(const MpiWorld::Options& options) {
   if (!launched_by_mpi()) return;
-  mpi_.emplace();
+  mpi_.emplace(options);
   world_ = mpi_->world();
 }
 
@@ -32,6 +32,7 @@ void Launch::run(const LaunchOptions& options, const std::function<void(Communic
     run_ranks(narrow<int>(options.threads.value_or(1)), body, options.deadline_seconds);
     return;
   }
+  mpi_->set_deadline_seconds(options.deadline_seconds);
   world_->set_deadline_seconds(options.deadline_seconds);
   body(*world_);
 }
@@ -41,7 +42,7 @@ void Launch::abort(const std::string& reason) noexcept {
 }
 
 void launch(const LaunchOptions& options, const std::function<void(Communicator&)>& body) {
-  Launch ranks;
+  Launch ranks({.deadline_seconds = options.deadline_seconds});
   try {
     ranks.run(options, body);
   } catch (const std::exception& failure) {

@@ -29,7 +29,7 @@ void launch(const LaunchOptions& options, const std::function<void(Communicator&
 class Launch {
  public:
   /// Joins the MPI job when a launcher started this process. Collective. Throws what MpiWorld throws.
-  Launch();
+  explicit Launch(const MpiWorld::Options& options = {});
 
   /// The ranks of the MPI job; null when no launcher started this process.
   Communicator* world() const { return world_.get(); }

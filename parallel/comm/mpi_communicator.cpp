@@ -68,6 +68,8 @@ class Transfer final : public Work::State, public Activity {
                        tag_name_, envelope_.str());
   }
 
+  std::string suspicion() const override { return core_->suspicion(); }
+
   void advance() override {
     if (next_ == 0)
       if (const auto previous = previous_.lock(); previous && previous->awaits_envelope()) return;
@@ -245,6 +247,10 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
+  void set_activity(const std::string& activity) override {
+    if (core_->channel() != nullptr) core_->channel()->set_activity(activity);
+  }
+
   void progress() override {
     core_->advance();
     core_->poll();
@@ -307,8 +313,8 @@ class MpiCommunicator final : public Communicator {
     };
     try {
       require<CommError>(poll_until(ready, deadline_seconds()),
-                         "waited {} s for rank {}; it is down or stuck (--deadline sets this limit)",
-                         deadline_seconds(), job_rank(peer));
+                         "waited {} s for rank {}; it is down or stuck (--deadline sets this limit){}",
+                         deadline_seconds(), job_rank(peer), core_->suspicion());
     } catch (Error& error) {
       error.add_context(waiter(what));
       throw;

@@ -1,16 +1,17 @@
-// What all MPI communicators of a process share: who we are, the control channel that carries an abort's
-// reason, and messages that nobody waits for any more. Private to parallel/comm.
+// What all MPI communicators of a process share: who we are, the side channel by which failures are heard of,
+// and messages that nobody waits for any more. Private to parallel/comm.
 #pragma once
 
 #include <mpi.h>
 
-#include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/failure.h"
+#include "parallel/comm/side_channel.h"
 
 namespace penstock::mpi {
 
@@ -57,15 +58,20 @@ class Core {
   int collective_tag() const { return payload_offset() - 2; }
   int host_tag() const { return payload_offset() - 1; }
 
-  /// Set here by a control message or this rank's abort, and one day by a watcher of the peers' sockets.
+  /// Set by the side channel's thread and by this rank's abort.
   JobFailure& failure() { return failure_; }
 
-  /// Opens the control channel. Collective over all ranks of the job.
-  void open();
-  /// Looks at the control channel. Throws CommError when the job has failed. Also moves MPI along.
+  /// Opens the side channel. Collective over all ranks of the job.
+  void open(const std::string& host, double deadline_seconds,
+            std::function<void(const std::string& words)> on_stuck);
+  /// Throws CommError when the job has failed.
   void poll();
   /// Fails the job here and tells the others; waits a moment for the words to leave.
   void abort(const std::string& reason) noexcept;
+  /// Null in a job of one rank.
+  SideChannel* channel() { return channel_.get(); }
+  /// "; rank 2 has been silent for 2.8 s", or empty.
+  std::string suspicion() const { return channel_ ? channel_->suspicion() : std::string(); }
 
   /// Holds an activity from its start to its end.
   void add(std::shared_ptr<Activity> activity) { active_.push_back(std::move(activity)); }
@@ -76,23 +82,16 @@ class Core {
   bool leave(MPI_Comm communicator);
   bool idle() const { return active_.empty(); }
 
-  /// Closes the control channel; no MPI call from here on.
-  void close() noexcept;
+  /// No MPI call from here on.
+  void close() noexcept { closed_ = true; }
   bool closed() const { return closed_; }
 
  private:
-  static constexpr std::size_t control_bytes =
-      1024;  // below every transport's limit for messages sent at once
-
   int rank_ = 0, size_ = 1, tag_limit_ = 0;
   Index piece_bytes_;
   bool closed_ = false;
   JobFailure failure_;
-  MPI_Comm control_ = MPI_COMM_NULL;
-  MPI_Request control_request_ = MPI_REQUEST_NULL;
-  std::array<char, control_bytes> control_buffer_{};
-  std::array<char, control_bytes> abort_words_{};
-  std::vector<MPI_Request> abort_requests_;
+  std::unique_ptr<SideChannel> channel_;
   std::vector<std::shared_ptr<Activity>> active_;
 };
 

@@ -1,16 +1,18 @@
-// Initialising and finalising MPI, the control channel, and what outlives communicators.
+// Initialising and finalising MPI, the side channel, and what outlives communicators.
 #include "parallel/comm/mpi_world.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
+#include <functional>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "parallel/comm/launch_environment.h"
 #include "parallel/comm/mpi_core.h"
-#include "parallel/comm/polling.h"
+#include "parallel/comm/watchdog.h"
 
 namespace penstock {
 namespace mpi {
@@ -39,46 +41,36 @@ Core::Core(Index piece_bytes) : piece_bytes_(piece_bytes) {
   tag_limit_ = known != 0 ? *limit : 32767;  // the least that the standard allows
 }
 
-void Core::open() {
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
-  check(MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  check(MPI_Irecv(control_buffer_.data(), static_cast<int>(control_bytes), MPI_CHAR, MPI_ANY_SOURCE, 0,
-                  control_, &control_request_),
-        "MPI_Irecv");
+void Core::open(const std::string& host, double deadline_seconds,
+                std::function<void(const std::string& words)> on_stuck) {
+  if (size_ == 1) return;
+  const SideChannel::Options options{.rank = rank_,
+                                     .size = size_,
+                                     .host = host,
+                                     .deadline_seconds = deadline_seconds,
+                                     .on_stuck = std::move(on_stuck)};
+  std::optional<SideChannel::Invitation> invitation;
+  std::string words;
+  if (rank_ == 0) words = invitation.emplace().text();
+  auto length = static_cast<int>(words.size());
+  check(MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  words.resize(static_cast<std::size_t>(length));
+  check(MPI_Bcast(words.data(), length, MPI_CHAR, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  channel_ = rank_ == 0 ? std::make_unique<SideChannel>(options, failure_, std::move(*invitation))
+                        : std::make_unique<SideChannel>(options, failure_, words);
 }
 
 void Core::poll() {
-  if (!failure_.is_set()) {
-    int flag = 0;
-    MPI_Status status{};
-    check(MPI_Test(&control_request_, &flag, &status), "MPI_Test");
-    if (flag != 0) {
-      control_buffer_.back() = '\0';
-      failure_.set(control_buffer_.data(), status.MPI_SOURCE);
-    }
-  }
-  if (failure_.is_set()) throw CommError(failure_.reason());
+  if (!failure_.is_set()) return;
+  if (channel_) channel_->noticed();
+  throw CommError(failure_.reason());
 }
 
 void Core::abort(const std::string& reason) noexcept {
-  if (!failure_.set(reason, rank_) || closed_ || control_ == MPI_COMM_NULL) return;
-  try {
-    std::memcpy(abort_words_.data(), reason.data(), std::min(reason.size(), control_bytes - 1));
-    abort_requests_.assign(static_cast<std::size_t>(size_), MPI_REQUEST_NULL);
-    for (int r = 0; r < size_; ++r)
-      if (r != rank_)
-        MPI_Isend(abort_words_.data(), static_cast<int>(control_bytes), MPI_CHAR, r, 0, control_,
-                  &abort_requests_[static_cast<std::size_t>(r)]);
-    poll_until(
-        [this] {
-          int flag = 0;
-          return MPI_Testall(size_, abort_requests_.data(), &flag, MPI_STATUSES_IGNORE) != MPI_SUCCESS ||
-                 flag != 0;
-        },
-        0.2);
-  } catch (...) {
-    // The words are lost; the others see this process end.
-  }
+  if (channel_)
+    channel_->fail(reason);
+  else
+    failure_.set(reason, rank_);
 }
 
 void Core::advance() {
@@ -94,14 +86,6 @@ bool Core::leave(MPI_Comm communicator) {
                               [&](const auto& activity) { return activity->communicator() == communicator; });
 }
 
-void Core::close() noexcept {
-  if (control_request_ != MPI_REQUEST_NULL && !failure_.is_set()) {
-    MPI_Cancel(&control_request_);
-    MPI_Request_free(&control_request_);
-  }
-  closed_ = true;
-}
-
 }  // namespace mpi
 
 bool launched_by_mpi() { return launched_by_mpi(environment_variable); }
@@ -112,6 +96,17 @@ struct MpiWorld::Impl {
   std::shared_ptr<mpi::Core> core;
   std::unique_ptr<Communicator> own;  // for the barrier at the end
   std::string host;
+
+  /// What a call of MPI that cannot be interrupted comes to when another rank does not take part.
+  std::function<void()> expiry(const char* what) const {
+    return [what, end = options.on_stuck, seconds = options.deadline_seconds] {
+      if (end)
+        end(
+            fmt::format("{}: waited {:g} s for the other ranks; one of them is down or stuck (--deadline "
+                        "sets this limit)",
+                        what, seconds));
+    };
+  }
 };
 
 MpiWorld::MpiWorld(const Options& options) : impl_(std::make_unique<Impl>()) {
@@ -119,6 +114,7 @@ MpiWorld::MpiWorld(const Options& options) : impl_(std::make_unique<Impl>()) {
   int used = 0;
   mpi::check(MPI_Initialized(&used), "MPI_Initialized");
   require<CommError>(used == 0, "MPI is initialised already: there can be one MpiWorld in a process, once");
+  const Watchdog watchdog(options.deadline_seconds, impl_->expiry("starting MPI"));
   int provided = MPI_THREAD_SINGLE;
   mpi::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   try {
@@ -131,15 +127,14 @@ MpiWorld::MpiWorld(const Options& options) : impl_(std::make_unique<Impl>()) {
     require<ValueError>(
         size() > 1 || !claim || claim->ranks == 1,
         "the environment says that there are {} ranks ({}={}), MPI sees 1: the launcher and the MPI library "
-        "do not "
-        "fit together; start with the mpirun of the MPI that Penstock was built with, or unset {}",
+        "do not fit together; start with the mpirun of the MPI that Penstock was built with, or unset {}",
         claim ? claim->ranks : 1, claim ? claim->variable : "", claim ? claim->ranks : 1,
         claim ? claim->variable : "");
     std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
     int length = 0;
     mpi::check(MPI_Get_processor_name(name.data(), &length), "MPI_Get_processor_name");
     impl_->host.assign(name.data(), static_cast<std::size_t>(length));
-    impl_->core->open();
+    impl_->core->open(impl_->host, options.deadline_seconds, options.on_stuck);
     impl_->own = world();
   } catch (...) {
     if (impl_->core && size() == 1) MPI_Finalize();
@@ -156,11 +151,21 @@ MpiWorld::~MpiWorld() {
     core.abort(fmt::format("rank {}: {}", rank(), error.what()));
   }
   impl_->own.reset();
-  // What MPI may still read or write must stay where it is, up to the end of the process.
+  // What MPI may still read or write must stay where it is, up to the end of the process; so must the thread
+  // that sees to it that this end comes.
   const bool failed = core.failure().is_set();
   if (failed || !core.idle()) new std::shared_ptr<mpi::Core>(impl_->core);
   core.close();
-  if (!failed) MPI_Finalize();
+  if (failed) return;
+  if (core.channel() != nullptr) core.channel()->leave();
+  const Watchdog watchdog(impl_->options.deadline_seconds, impl_->expiry("ending MPI"));
+  MPI_Finalize();
+}
+
+void MpiWorld::set_deadline_seconds(double seconds) {
+  impl_->options.deadline_seconds = seconds;
+  impl_->own->set_deadline_seconds(seconds);
+  if (impl_->core->channel() != nullptr) impl_->core->channel()->set_deadline_seconds(seconds);
 }
 
 int MpiWorld::rank() const { return impl_->core->rank(); }

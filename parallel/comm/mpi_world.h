@@ -2,6 +2,7 @@
 // communicator of all ranks and finalises. The rest of Penstock sees MPI through this file alone.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -16,9 +17,14 @@ bool launched_by_mpi();
 class MpiWorld {
  public:
   struct Options {
-    double deadline_seconds = 300;  ///< of collectives, and of the last barrier before MPI is finalised
+    /// Of collectives, of starting and finalising MPI, and the silence after which a rank counts as stopped.
+    double deadline_seconds = 300;
     Index piece_bytes =
         Index{1} << 30;  ///< longer messages are sent in pieces of this size: MPI counts in int
+    /// Called on another thread when this rank's own hangs: in a call of MPI that another rank does not join,
+    /// or in whatever it is at while the job has failed. `words` say so; see SideChannel::Options. Expected
+    /// to end the process; null leaves it to the launcher.
+    std::function<void(const std::string& words)> on_stuck = {};
   };
 
   /// Initialises MPI. Throws ValueError when the environment says that there are N ranks and MPI sees this
@@ -38,6 +44,8 @@ class MpiWorld {
   std::unique_ptr<Communicator> world();
   /// Name of the machine that this rank runs on.
   const std::string& host_name() const;
+  /// The limit from here on; communicators made before keep theirs.
+  void set_deadline_seconds(double seconds);
   /// Ends every rank of the job at once with exit status `status`. Print first.
   [[noreturn]] void abort(int status) noexcept;
 

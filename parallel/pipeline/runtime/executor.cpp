@@ -62,7 +62,15 @@ Executor::Executor(const ExecutorSetup& setup)
     : setup_(setup),
       state_(*setup.context),
       edges_(setup.edges ? setup.edges : std::make_shared<EdgeTable>()) {
-  setup_.context->set_between_ops([pipeline = setup_.pipeline] { pipeline->progress(); });
+  setup_.context->set_between_ops([this] {
+    try {
+      setup_.pipeline->progress();
+    } catch (Error& e) {  // the job has failed: where it was heard of
+      e.add_context(running_ != nullptr ? waiter(*running_)
+                                        : fmt::format("rank {}", setup_.pipeline->rank()));
+      throw;
+    }
+  });
 }
 
 Executor::~Executor() { setup_.context->set_between_ops({}); }
@@ -79,8 +87,11 @@ double Executor::now() const {
 }
 
 std::string Executor::waiter(const Action& action) const {
-  return fmt::format("rank {}, stage {}, micro-batch {}: {}", setup_.pipeline->rank(), action.stage,
-                     action.micro_batch, to_text(action));
+  const int rank = setup_.pipeline->job_rank(setup_.pipeline->rank());
+  if (action.kind == ActionKind::REDUCE_GRAD || action.kind == ActionKind::STEP)
+    return fmt::format("rank {}, stage {}: {}", rank, action.stage, to_text(action));
+  return fmt::format("rank {}, stage {}, micro-batch {}: {}", rank, action.stage, action.micro_batch,
+                     to_text(action));
 }
 
 /// What crosses the boundary in front of `stage`.
@@ -207,6 +218,8 @@ void Executor::forward(Pass& pass, const Action& action) {
       if (!setup_.recompute.empty())
         block.recompute = setup_.recompute[static_cast<std::size_t>(block.block)];
       current = run_block(setup_.model->block(block.block), current, block);
+    } catch (const CommError&) {
+      throw;  // of another rank, and heard of here
     } catch (Error& e) {
       e.add_context(fmt::format("{} in block {}", to_text(action), setup_.model->block(block.block).name()));
       throw;
@@ -336,10 +349,15 @@ PassResult Executor::run(const Plan& plan, BatchSource& source, const PassOption
                       "{} sequences in micro-batches of {} are not the plan's {}", pass.batch,
                       options.micro_batch_size, plan.micro_batches);
   state_.set(options.state);
+  // Failures that are heard of between ops name the action; none is running when this is left.
+  const std::unique_ptr<const Action*, void (*)(const Action**)> idle(
+      &running_, [](const Action** running) { *running = nullptr; });
   for (std::size_t i = 0; i < pass.actions.size(); ++i) {
     for (; pass.posted < pass.actions.size() && pass.posted <= i + receives_ahead; ++pass.posted)
       if (is_receive(pass.actions[pass.posted].kind)) post_receive(pass, pass.actions[pass.posted]);
     const Action& action = pass.actions[i];
+    running_ = &action;
+    setup_.pipeline->set_activity(waiter(action));
     switch (action.kind) {
       case ActionKind::F:
         forward(pass, action);
@@ -369,7 +387,7 @@ PassResult Executor::run(const Plan& plan, BatchSource& source, const PassOption
       case ActionKind::REDUCE_GRAD:
       case ActionKind::STEP:
         collect_losses(pass);
-        if (options.optimizer_action) options.optimizer_action(action, pass.result);
+        if (options.optimizer_action) run_optimizer(pass, action);
         break;
       default:
         throw ValueError("{}: the executor does not run this kind of action yet", to_text(action));
@@ -381,6 +399,15 @@ PassResult Executor::run(const Plan& plan, BatchSource& source, const PassOption
   sends_.clear();
   collect_losses(pass);
   return std::move(pass.result);
+}
+
+void Executor::run_optimizer(Pass& pass, const Action& action) {
+  try {
+    pass.options.optimizer_action(action, pass.result);
+  } catch (CommError& e) {  // of a collective, which knows no stage
+    e.add_context(waiter(action));
+    throw;
+  }
 }
 
 /// Reads the losses from the device, once all forwards ran.

@@ -99,6 +99,7 @@ class Executor {
   struct Pass;
 
   void collect_losses(Pass& pass);
+  void run_optimizer(Pass& pass, const Action& action);
   void forward(Pass& pass, const Action& action);
   void backward(Pass& pass, const Action& action);
   void run_backward(Pass& pass, Flight& flight, const Action& action, const Tensors& gradients);
@@ -114,6 +115,7 @@ class Executor {
 
   ExecutorSetup setup_;
   DeviceStepState state_;
+  const Action* running_ = nullptr;  // of a pass
   std::map<Key, Boundary> boundaries_;
   std::map<std::pair<Index, Index>, Flight> flights_;
   std::map<std::pair<Index, int>, std::deque<Sent>> sends_;  // under way, by rank and direction
