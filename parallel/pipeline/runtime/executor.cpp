@@ -66,8 +66,10 @@ Executor::Executor(const ExecutorSetup& setup)
     try {
       setup_.pipeline->progress();
     } catch (Error& e) {  // the job has failed: where it was heard of
-      e.add_context(running_ != nullptr ? waiter(*running_)
-                                        : fmt::format("rank {}", setup_.pipeline->rank()));
+      if (running_ == nullptr)
+        e.add_context(fmt::format("rank {}", setup_.pipeline->job_rank(setup_.pipeline->rank())));
+      else if (running_->kind != ActionKind::REDUCE_GRAD && running_->kind != ActionKind::STEP)
+        e.add_context(waiter(*running_));  // those two: run_optimizer does
       throw;
     }
   });

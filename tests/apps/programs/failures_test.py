@@ -1,6 +1,7 @@
 """Signals, and ranks that fail, die or stop: every rank ends in bounded time, with the right status, and says who it was."""
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -117,7 +118,28 @@ class Failures(harness.ProgramTest):
         os.kill(ranks[1], signal.SIGKILL)
         done = self.end(process, 10)
         self.assertNotEqual(done.status, 0)
+        told = done.lines_of("train")
+        self.assertEqual(len(told), 2, done.err)
+        for rank in (0, 2):
+            self.assertTrue(any(re.match(rf"penstock-train: rank {rank}\b.*: rank 1 on \S+ died: ", line) for line in told),
+                            done.err)
         self.all_are_gone(ranks)
+
+    def test_ranks_that_were_started_differently(self):
+        def job(first, second):
+            line = harness.command("train", [*harness.TINY, "--data", "text.txt", "--pp", 2, *first], 1)
+            line += [":", "-n", "1", *harness.command("train", [*harness.TINY, "--data", "text.txt", "--pp", 2, *second])]
+            done = subprocess.run(line, cwd=self.dir, capture_output=True, text=True, timeout=harness.LIMIT)
+            return harness.Done(done.returncode, done.stdout, done.stderr)
+
+        done = job(["--steps", 2, "--log", "log.jsonl"], ["--steps", 3, "--log", "log.jsonl"])
+        self.assertEqual(done.status, 2, done.err)
+        self.assertEqual(len(done.lines_of("train")), 1, done.err)
+        self.assertRegex(done.lines_of("train")[0], r"--steps: rank 1 on \S+ has 3, rank 0 has 2")
+        self.assertFalse((self.dir / "log.jsonl").exists())
+        done = job(["--steps", 2], ["--steps", "two"])  # wrong in one alone
+        self.assertEqual((done.status, len(done.lines_of("train"))), (2, 1), done.err)
+        self.assertEqual(job(["--steps", 2], ["--steps", 2]).status, 0)
 
     def test_a_rank_that_stops_answering(self):
         process = self.start("--pp", 2, "--deadline", 3, mpi=2)
