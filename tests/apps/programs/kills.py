@@ -22,7 +22,8 @@ class Kills(harness.ProgramTest):
     def kill_one(self, draw, longest):
         """Starts a job and sends one rank a signal at a random moment. Returns a line of what happened."""
         scratch = self.dir / "scratch"  # of this job's MPI: session directories, shared memory
-        scratch.mkdir(exist_ok=True)
+        shutil.rmtree(scratch, ignore_errors=True)  # of one that had to be killed
+        scratch.mkdir()
         environment = {**os.environ, "OMPI_MCA_orte_tmpdir_base": str(scratch), "TMPDIR": str(scratch),
                        "OMPI_MCA_btl_vader_backing_directory": str(scratch)}
         process = subprocess.Popen(harness.command("train", [*harness.TINY, *RUN, "--steps", 60], RANKS), cwd=self.dir,
@@ -45,10 +46,11 @@ class Kills(harness.ProgramTest):
         try:
             _, err = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
-            for rank in ranks:
+            left = [rank for rank in ranks if is_alive(rank)]
+            for rank in left:
                 os.kill(rank, signal.SIGKILL)
             process.kill()
-            self.fail(f"{story}: still running {limit} s later: {process.communicate()[1]}")
+            self.fail(f"{story}: still running {limit} s later, with {len(left)} ranks: {process.communicate()[1]}")
         seconds = time.monotonic() - start
         story += f": status {process.returncode} in {seconds:.1f} s"
         end = time.monotonic() + 3
