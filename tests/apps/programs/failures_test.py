@@ -148,6 +148,7 @@ class Failures(harness.ProgramTest):
         done = self.end(process, 20)
         self.assertEqual(done.status, 1, done.err)
         self.assertTrue(any("rank 1" in line and "3 s" in line for line in done.lines_of("train")), done.err)
+        self.assertRegex(done.err, r"rank 0.*: rank 1 on \S+ has not answered for 3 s")  # not only waited for in vain
         self.all_are_gone(ranks)
 
 
