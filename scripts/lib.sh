@@ -61,8 +61,9 @@ refresh_package_lists() {
   package_lists_fresh=yes
 }
 
-# has_candidate NAME: apt can install it.
-has_candidate() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
+# has_candidate NAME: apt can install it. (No pipe into grep -q: it ends early, and pipefail takes apt-cache's SIGPIPE for
+# a no.)
+has_candidate() { [[ $(apt-cache policy "$1" 2>/dev/null) =~ Candidate:\ [^\(] ]]; }
 
 # The sanitizers' run-time library and the formatter have names that depend on the release: sets `sanitizer_packages`.
 # Debian 12 and later split the library from clang into libclang-rt-VERSION-dev; before, it came with clang.
