@@ -151,15 +151,21 @@ MpiWorld::~MpiWorld() {
     core.abort(fmt::format("rank {}: {}", rank(), error.what()));
   }
   impl_->own.reset();
-  // What MPI may still read or write must stay where it is, up to the end of the process; so must the thread
-  // that sees to it that this end comes.
+  // What MPI may still read or write must stay where it is, up to the end of the process; so must the
+  // channel, by which the others see this end, and the thread that sees to it that it comes.
   const bool failed = core.failure().is_set();
-  if (failed || !core.idle()) new std::shared_ptr<mpi::Core>(impl_->core);
+  [[maybe_unused]] static std::shared_ptr<mpi::Core>* kept = nullptr;
+  kept = new std::shared_ptr<mpi::Core>(impl_->core);
   core.close();
   if (failed) return;
   if (core.channel() != nullptr) core.channel()->leave();
-  const Watchdog watchdog(impl_->options.deadline_seconds, impl_->expiry("ending MPI"));
-  MPI_Finalize();
+  {
+    const Watchdog watchdog(impl_->options.deadline_seconds, impl_->expiry("ending MPI"));
+    MPI_Finalize();
+  }
+  if (core.channel() == nullptr) return;
+  const std::string missed = core.channel()->see_off();
+  if (!missed.empty() && impl_->options.on_stuck) impl_->options.on_stuck(missed);
 }
 
 void MpiWorld::set_deadline_seconds(double seconds) {

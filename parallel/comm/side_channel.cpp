@@ -35,7 +35,7 @@ Clock::time_point after(double seconds) {
          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e8)));
 }
 
-enum class Kind : std::int32_t { hello, heartbeat, failure, farewell };
+enum class Kind : std::int32_t { hello, heartbeat, failure, farewell, last };
 
 /// In front of the text of every frame.
 struct FrameHead {
@@ -69,7 +69,7 @@ Parse take_frame(std::string& bytes, Frame& into) {
   FrameHead head;
   if (bytes.size() < sizeof head) return Parse::part;
   std::memcpy(&head, bytes.data(), sizeof head);
-  if (head.kind < 0 || head.kind > static_cast<std::int32_t>(Kind::farewell) || head.text_bytes > most_text)
+  if (head.kind < 0 || head.kind > static_cast<std::int32_t>(Kind::last) || head.text_bytes > most_text)
     return Parse::damaged;
   if (bytes.size() < sizeof head + head.text_bytes) return Parse::part;
   into = {static_cast<Kind>(head.kind), head.rank, bytes.substr(sizeof head, head.text_bytes)};
@@ -85,6 +85,7 @@ struct Peer {
   std::string in, out;  // of frames that are not whole yet; that have not left yet
   Clock::time_point heard = Clock::now();
   bool left = false;  // said farewell
+  bool done = false;  // has nothing left to do but to end
 
   std::string name() const {
     return host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on {}", rank, host);
@@ -131,9 +132,9 @@ struct SideChannel::Impl {
   int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   std::thread thread;
 
-  mutable std::mutex mutex;  // of all that follows
-  std::condition_variable flushed;
-  std::vector<Peer> peers;  // rank 0: everyone else; the others: rank 0
+  mutable std::mutex mutex;        // of all that follows
+  std::condition_variable turned;  // the thread has read what came and sent what it could
+  std::vector<Peer> peers;         // rank 0: everyone else; the others: rank 0
   std::string activity;
   std::string suspect;  // what rank 0 last said of the silent
   double deadline_seconds = 300;
@@ -272,6 +273,9 @@ void SideChannel::Impl::handle(Peer& peer, const Frame& got) {
     case Kind::farewell:
       peer.left = true;
       break;
+    case Kind::last:
+      peer.done = true;
+      break;
     case Kind::hello:
       break;
   }
@@ -352,14 +356,12 @@ void SideChannel::Impl::loop() {
       next_beat = after(options.heartbeat_seconds);
     }
     entries.assign(1, {wake, POLLIN, 0});
-    bool waiting = false;
     for (Peer& peer : peers) {
       if (peer.socket.open() && !peer.flush()) lose(peer);
-      waiting = waiting || !peer.out.empty();
       entries.push_back(
           {peer.socket.descriptor(), static_cast<short>(peer.out.empty() ? POLLIN : POLLIN | POLLOUT), 0});
     }
-    if (!waiting) flushed.notify_all();
+    turned.notify_all();
     check_stuck(lock);
     const double pause = std::min(options.heartbeat_seconds, failure.is_set() ? 0.05 : 1.0);
     lock.unlock();
@@ -401,7 +403,7 @@ void SideChannel::fail(const std::string& words) noexcept {
       return std::ranges::all_of(impl_->peers,
                                  [](const Peer& peer) { return !peer.socket.open() || peer.out.empty(); });
     };
-    impl_->flushed.wait_for(lock, std::chrono::milliseconds(500), all_sent);
+    impl_->turned.wait_for(lock, std::chrono::milliseconds(500), all_sent);
   } catch (...) {
     impl_->failure.set(words, impl_->options.rank);  // out of memory: the others see this process end
   }
@@ -415,6 +417,30 @@ void SideChannel::leave() noexcept {
       if (peer.socket.open()) peer.out += frame(Kind::farewell, impl_->options.rank);
     impl_->nudge();
   } catch (...) {  // out of memory: taken for a death
+  }
+}
+
+std::string SideChannel::see_off() noexcept {
+  try {
+    std::unique_lock lock(impl_->mutex);
+    const bool first = impl_->options.rank == 0;
+    for (Peer& peer : impl_->peers)
+      if (first && peer.socket.open()) peer.out += frame(Kind::last, 0);
+    impl_->nudge();
+    const auto is_waited_for = [&](const Peer& peer) { return peer.socket.open() && (first || !peer.done); };
+    const auto until = after(impl_->deadline_seconds);
+    if (impl_->turned.wait_until(lock, until,
+                                 [&] { return std::ranges::none_of(impl_->peers, is_waited_for); }))
+      return {};
+    std::string names;
+    for (const Peer& peer : impl_->peers)
+      if (is_waited_for(peer)) names += (names.empty() ? "" : ", ") + peer.name();
+    return fmt::format(
+        "the run is over, but {} has not ended for {:g} s (--deadline): it is stopped, or its "
+        "machine or network is down",
+        names, impl_->deadline_seconds);
+  } catch (...) {
+    return {};  // out of memory, with nothing left to do: the launcher sees to the rest
   }
 }
 

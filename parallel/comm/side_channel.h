@@ -58,6 +58,11 @@ class SideChannel {
   void fail(const std::string& words) noexcept;
   /// From here on this rank's end, and silence of the others, is no failure.
   void leave() noexcept;
+  /// After `leave`, and the last thing that a rank does: waits, at most the deadline, until no rank can be
+  /// left behind unseen. The others wait until rank 0 has come here as well, rank 0 until their connections
+  /// have closed; so a rank that comes here keeps its channel to the end of its process. Returns whom it
+  /// waited for in vain, or nothing.
+  std::string see_off() noexcept;
   /// The rank's own thread has seen the failure and is on its way out.
   void noticed() noexcept;
 

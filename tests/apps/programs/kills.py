@@ -1,5 +1,6 @@
 """Ranks killed or stopped at random moments, from start-up to exit: the job ends in bounded time, nothing of it is left behind,
-and what was saved can be resumed. PENSTOCK_KILLS: how many (10 by default); PENSTOCK_KILLS_SEED: which ones."""
+and what was saved can be resumed. PENSTOCK_KILLS: how many (10 by default); PENSTOCK_KILLS_SEED: which ones;
+PENSTOCK_KILLS_FROM: in the part of the run from there on, 0 to 1."""
 import os
 import random
 import shutil
@@ -13,6 +14,7 @@ from failures_test import is_alive, ranks_below
 
 RANKS = 3
 DEADLINE = 4
+EARLIEST = float(os.environ.get("PENSTOCK_KILLS_FROM") or 0)
 # Saves and evaluates often, so that the moments fall into these as well.
 RUN = ["--data", "text.txt", "--valid-data", "text.txt", "--eval-every", 3, "--eval-batches", 2, "--pp", RANKS,
        "--log", "log.jsonl", "--checkpoint-dir", "ck", "--save-every", 2, "--keep", 2, "--deadline", DEADLINE]
@@ -29,7 +31,7 @@ class Kills(harness.ProgramTest):
         process = subprocess.Popen(harness.command("train", [*harness.TINY, *RUN, "--steps", 60], RANKS), cwd=self.dir,
                                    env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(lambda: process.poll() is None and process.kill())
-        number, delay = draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP]), draw.uniform(0, longest)
+        number, delay = draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP]), draw.uniform(EARLIEST * longest, longest)
         time.sleep(delay)
         ranks, victim = ranks_below(process.pid, "train"), None
         while not ranks and process.poll() is None:  # not yet started
