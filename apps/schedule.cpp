@@ -10,6 +10,7 @@
 #include "apps/common/terminal.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "parallel/comm/launch_environment.h"
 #include "parallel/pipeline/schedule/csv.h"
 #include "parallel/pipeline/schedule/generate.h"
 #include "parallel/pipeline/schedule/lower.h"
@@ -304,7 +305,17 @@ int show(const Flags& flags, Frame& frame) {
   return kExitDone;
 }
 
+/// The first of the processes that a launcher started, or the only one. A program without ranks is done by it
+/// alone: a launcher ends all processes at the first that fails, be it before it has told why.
+bool is_first_process() {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"})
+    if (const auto rank = environment_variable(variable)) return *rank == "0";
+  const auto slurm = environment_variable("SLURM_PROCID");
+  return !slurm || *slurm == "0";
+}
+
 int run(int argc, char** argv, Frame& frame) {
+  if (!is_first_process()) return kExitDone;
   Program program("penstock-schedule", "Lists, draws, exports, verifies and simulates pipeline schedules.");
   program.root().example(
       "penstock-schedule show --schedule 1f1b --pp 4 --micro-batches 8 --cost-f 1 --cost-i 1");

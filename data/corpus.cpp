@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/machine_memory.h"
 
 namespace penstock {
 namespace {
@@ -20,7 +21,15 @@ bool is_token_file(const fs::path& path) { return path.extension() == ".bin"; }
 TokenRow tokenise(const fs::path& path, const CorpusOptions& options, std::int64_t vocabulary) {
   require<ValueError>(options.tokenizer != nullptr, "{}: text needs a tokenizer (--tokenizer)",
                       path.string());
-  const std::vector<std::int32_t> ids = options.tokenizer->encode(read_file(path));
+  const MappedFile file(path);
+  // Ids of 4 bytes each while a text is tokenised: one that cannot fit must not take the machine down.
+  const auto bytes = static_cast<std::int64_t>(file.text().size());
+  require<IoError>(
+      bytes <= machine_memory() / 4,
+      "{}: {} bytes of text are more than fit into memory ({} bytes) as tokens; part it, or make a "
+      "token file (.bin) of it, which is read in place",
+      path.string(), bytes, machine_memory());
+  const std::vector<std::int32_t> ids = options.tokenizer->encode(file.text());
   for (std::size_t i = 0; i < ids.size(); ++i)
     require<IoError>(ids[i] >= 0 && ids[i] < vocabulary, "{}: token {} is {}, not below the vocabulary of {}",
                      path.string(), i, ids[i], vocabulary);

@@ -55,6 +55,20 @@ std::string with_range(const std::string& help, const Range<T>& range) {
   return fmt::format("{} ({})", help, to_text(range));
 }
 
+/// CLI11 takes the brackets off `[x]`, as in its own files. Here that is a name like any other: this mark in
+/// front, which is taken off again, keeps it whole.
+constexpr char kVerbatim = '\x01';
+
+std::string marked(std::string argument) {
+  const std::size_t equals = argument.starts_with("--") ? argument.find('=') : std::string::npos;
+  const std::size_t value = equals == std::string::npos ? 0 : equals + 1;
+  if (value < argument.size() && (argument[value] == '[' || argument[value] == kVerbatim))
+    argument.insert(value, 1, kVerbatim);
+  return argument;
+}
+
+std::string unmarked(const std::string& text) { return text.starts_with(kVerbatim) ? text.substr(1) : text; }
+
 /// What CLI11 says, on one line.
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -103,16 +117,23 @@ void Command::add_single(const std::string& flag, T& value, const std::string& t
   entry.current = [&value] { return json_of(value); };
 }
 
+namespace {
+
+std::string parse_text(const std::string& flag, const std::string& text) {
+  require<ValueError>(!text.empty(), "--{} '': is empty; a value is wanted", flag);
+  return text;
+}
+
+}  // namespace
+
 void Command::text(const std::string& flag, std::string& value, const std::string& type,
                    const std::string& help) {
-  add_single(flag, value, type, help, default_of(value),
-             [](const std::string&, const std::string& text) { return text; });
+  add_single(flag, value, type, help, default_of(value), parse_text);
 }
 
 void Command::text(const std::string& flag, std::optional<std::string>& value, const std::string& type,
                    const std::string& help) {
-  add_single(flag, value, type, help, default_of(value),
-             [](const std::string&, const std::string& text) { return text; });
+  add_single(flag, value, type, help, default_of(value), parse_text);
 }
 
 void Command::texts(const std::string& flag, std::vector<std::string>& values, const std::string& type,
@@ -120,7 +141,10 @@ void Command::texts(const std::string& flag, std::vector<std::string>& values, c
   Flag& entry = add(flag, type, help);
   entry.repeatable = true;
   entry.option->expected(1, -1)->allow_extra_args();
-  entry.assign = [&values](const std::vector<std::string>& texts) { values = texts; };
+  entry.assign = [&values, flag](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) parse_text(flag, text);
+    values = texts;
+  };
   entry.current = [&values] { return json_of(values); };
 }
 
@@ -202,7 +226,7 @@ namespace {
 auto parse_choice(const std::vector<std::string>& words) {
   return [words](const std::string& name, const std::string& text) {
     require<ValueError>(std::find(words.begin(), words.end(), text) != words.end(),
-                        "--{} {}: allowed is one of {}", name, text, fmt::join(words, ", "));
+                        "--{} {}: allowed is one of {}", name, shown_value(text), fmt::join(words, ", "));
     return text;
   };
 }
@@ -283,7 +307,8 @@ nlohmann::ordered_json Command::settings() const {
 }
 
 void Command::collect() {
-  for (const std::string& extra : app_.remaining()) {
+  for (const std::string& remaining : app_.remaining()) {
+    const std::string extra = unmarked(remaining);
     if (extra == "--") continue;
     if (extra.size() > 1 && extra.front() == '-') {
       const std::string flag = extra.substr(std::min(extra.find_first_not_of('-'), extra.size()));
@@ -294,8 +319,9 @@ void Command::collect() {
   }
   for (auto* list : {&positionals_, &flags_}) {
     for (const auto& entry : *list) {
-      const std::vector<std::string>& texts = entry->option->results();
+      std::vector<std::string> texts = entry->option->results();
       if (texts.empty()) continue;
+      std::transform(texts.begin(), texts.end(), texts.begin(), unmarked);
       require<ValueError>(texts.size() == 1 || entry->repeatable, "--{} is given {} times; once is allowed",
                           entry->name, texts.size());
       entry->given = true;
@@ -348,9 +374,31 @@ Command& Program::command(const std::string& name, const std::string& about) {
   return *commands_.back();
 }
 
+/// A flag that wants a value is not given the next flag for one: `--log --trace t.json` would write a file
+/// named --trace.
+void Program::refuse_flags_as_values(std::span<const std::string> arguments) const {
+  const auto find = [&](const std::string& argument) -> const Command::Flag* {
+    if (!argument.starts_with("--")) return nullptr;
+    const std::string flag = argument.substr(2, argument.find('=') - 2);
+    for (const auto& command : commands_)
+      if (const Command::Flag* entry = command->find(flag)) return entry;
+    return root_->find(flag);
+  };
+  for (std::size_t i = 0; i + 1 < arguments.size(); ++i) {
+    const Command::Flag* entry = find(arguments[i]);
+    if (entry && entry->takes_value && arguments[i].find('=') == std::string::npos && find(arguments[i + 1]))
+      throw ValueError("--{} needs a value, and {} is a flag (--{}=TEXT takes any text)", entry->name,
+                       arguments[i + 1], entry->name);
+  }
+}
+
 Parsed Program::parse(int argc, const char* const* argv) {
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  refuse_flags_as_values(arguments);
+  std::transform(arguments.begin(), arguments.end(), arguments.begin(), marked);
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
   try {
-    app_->parse(argc, argv);
+    app_->parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
     return {nullptr, app_->help()};
   } catch (const CLI::CallForVersion&) {

@@ -20,6 +20,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -141,6 +142,8 @@ class Program {
   Parsed parse(int argc, const char* const* argv);
 
  private:
+  void refuse_flags_as_values(std::span<const std::string> arguments) const;
+
   std::unique_ptr<CLI::App> app_;
   std::unique_ptr<Command> root_;
   std::vector<std::unique_ptr<Command>> commands_;

@@ -13,7 +13,11 @@ namespace {
 
 /// The text of a scalar; throws for tables, arrays and dates.
 std::string scalar_text(const toml::node& node, const std::string& where, const std::string& key) {
-  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* text = node.as_string()) {
+    require<ValueError>(text->get().find('\0') == std::string::npos, "{}: {}: a text with a NUL character",
+                        where, key);
+    return text->get();
+  }
   if (const auto* integer = node.as_integer()) return std::to_string(integer->get());
   if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());
   if (const auto* truth = node.as_boolean()) return truth->get() ? "true" : "false";
@@ -23,10 +27,11 @@ std::string scalar_text(const toml::node& node, const std::string& where, const 
 }  // namespace
 
 std::vector<ConfigEntry> read_config(const std::string& path) {
-  const std::string content = read_file(path);
+  const MappedFile file(
+      path);  // which a pipe is not: it would be read by one rank and be empty for the others
   toml::table table;
   try {
-    table = toml::parse(content, path);
+    table = toml::parse(file.text(), path);
   } catch (const toml::parse_error& error) {
     throw ValueError("{}, line {}: {}", path, error.source().begin.line, error.description());
   }

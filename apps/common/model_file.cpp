@@ -27,9 +27,9 @@ void set_checked(T& target, const Value* value, const Range<T>& range, const cha
   target = value->get();
 }
 
-Setter integer(std::optional<Index>& target, Index low) {
-  return [&target, low](const toml::node& node) {
-    set_checked(target.emplace(), node.as_integer(), between<Index>(low, (Index{1} << 31) - 1), "an integer");
+Setter integer(std::optional<Index>& target, Index low, Index high = model_limits::ids) {
+  return [&target, low, high](const toml::node& node) {
+    set_checked(target.emplace(), node.as_integer(), between(low, high), "an integer");
   };
 }
 
@@ -63,12 +63,12 @@ std::map<std::string, Setter> setters(std::optional<std::string>& base, ModelOve
   const Setter later = [](const toml::node&) { throw ValueError("is not yet built; leave it out"); };
   const NumberRange positive = more_than(0.0);
   return {{"model", word(base, model_names())},
-          {"layers", integer(o.layers, 1)},
-          {"hidden", integer(o.hidden, 1)},
-          {"heads", integer(o.heads, 1)},
-          {"kv-heads", integer(o.kv_heads, 1)},
-          {"head-size", integer(o.head_size, 1)},
-          {"ffn", integer(o.ffn, 1)},
+          {"layers", integer(o.layers, 1, model_limits::layers)},
+          {"hidden", integer(o.hidden, 1, model_limits::width)},
+          {"heads", integer(o.heads, 1, model_limits::width)},
+          {"kv-heads", integer(o.kv_heads, 1, model_limits::width)},
+          {"head-size", integer(o.head_size, 1, model_limits::width)},
+          {"ffn", integer(o.ffn, 1, model_limits::ffn)},
           {"vocab", integer(o.vocabulary, 1)},
           {"seq-len", integer(o.sequence_length, 1)},
           {"dropout", number(o.dropout, from_below(0.0, 1.0))},
@@ -102,7 +102,7 @@ std::string text_of(const toml::node& node) {
 ModelFile read_model_file(const std::string& path) {
   toml::table table;
   try {
-    table = toml::parse(read_file(path), path);
+    table = toml::parse(MappedFile(path).text(), path);
   } catch (const toml::parse_error& error) {
     throw ValueError("{}, line {}: {}", path, error.source().begin.line, error.description());
   }

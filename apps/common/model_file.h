@@ -7,6 +7,13 @@
 
 namespace penstock {
 
+/// The largest sizes that flags and files may give a model: far beyond any, and small enough that no size of
+/// one overflows.
+namespace model_limits {
+inline constexpr Index layers = 10'000, width = Index{1} << 20, ffn = Index{1} << 24;
+inline constexpr Index ids = (Index{1} << 31) - 1;
+}  // namespace model_limits
+
 /// What a model's file says.
 struct ModelFile {
   std::string base = "gpt2-tiny";  ///< key `model`: the preset

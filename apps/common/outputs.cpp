@@ -41,6 +41,7 @@ void require_writable_folder(const std::string& flag, const std::string& path) {
   std::error_code error;
   require<IoError>(!path.empty(), "--{} '': a directory's name is wanted", flag);
   fs::path place = resolved(path);
+  require<IoError>(!fs::is_symlink(place, error), "--{} {}: is a link that leads nowhere", flag, path);
   while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
   require<IoError>(fs::is_directory(place, error), "--{} {}: {} is no directory", flag, path, place.string());
   require_access(flag, path, place);

@@ -33,32 +33,42 @@ struct Suffix {
 constexpr Suffix kSuffixes[] = {
     {"k", 1000},
     {"K", 1000},
-    {"M", 1000'000},
-    {"G", 1000'000'000},
-    {"T", 1000'000'000'000},
+    {"M", 1'000'000},
+    {"G", 1'000'000'000},
+    {"T", 1'000'000'000'000},
     {"Ki", Index{1} << 10},
     {"Mi", Index{1} << 20},
     {"Gi", Index{1} << 30},
     {"Ti", Index{1} << 40},
 };
 
+/// For a size that is written as people write them (`64k`): "; in digits it is 64000". Else nothing.
+std::string digits_hint(Index value, std::string_view suffix) {
+  for (const Suffix& known : kSuffixes)
+    if (known.text == suffix && !__builtin_mul_overflow(value, known.factor, &value))
+      return fmt::format("; in digits it is {}", value);
+  return {};
+}
+
 }  // namespace
 
 std::string to_text(const IntegerRange& range) { return range_text(range); }
 std::string to_text(const NumberRange& range) { return range_text(range); }
 
+std::string shown_value(std::string_view text) {
+  const bool plain = !text.empty() && text.find_first_of(" \t\r\n") == std::string_view::npos;
+  return plain ? std::string(text) : fmt::format("'{}'", text);
+}
+
 Index parse_integer(std::string_view flag, std::string_view text, const IntegerRange& range) {
   Index value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
-  bool good = error == std::errc();
-  if (good && !suffix.empty()) {
-    good = false;
-    for (const Suffix& known : kSuffixes)
-      if (known.text == suffix) good = !__builtin_mul_overflow(value, known.factor, &value);
-  }
-  require<ValueError>(good, "--{} {}: it is no integer; allowed is {} (suffixes k, M, G, T, Ki, Mi, Gi, Ti)",
-                      flag, text, to_text(range));
+  const std::string_view rest = text.substr(static_cast<std::size_t>(end - text.data()));
+  if (error == std::errc::result_out_of_range && rest.empty())
+    throw ValueError("--{} {}: is beyond 64 bits; allowed is {}", flag, text, to_text(range));
+  require<ValueError>(error == std::errc() && rest.empty(), "--{} {}: it is no integer{}; allowed is {}",
+                      flag, shown_value(text), error == std::errc() ? digits_hint(value, rest) : "",
+                      to_text(range));
   require<ValueError>(range.contains(value), "--{} {}: allowed is {}", flag, text, to_text(range));
   return value;
 }
@@ -67,13 +77,15 @@ double parse_number(std::string_view flag, std::string_view text, const NumberRa
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   require<ValueError>(error == std::errc() && end == text.data() + text.size() && std::isfinite(value),
-                      "--{} {}: it is no finite number; allowed is {}", flag, text, to_text(range));
+                      "--{} {}: it is no finite number; allowed is {}", flag, shown_value(text),
+                      to_text(range));
   require<ValueError>(range.contains(value), "--{} {}: allowed is {}", flag, text, to_text(range));
   return value;
 }
 
 bool parse_truth(std::string_view flag, std::string_view text) {
-  require<ValueError>(text == "true" || text == "false", "--{} {}: allowed are true and false", flag, text);
+  require<ValueError>(text == "true" || text == "false", "--{} {}: allowed are true and false", flag,
+                      shown_value(text));
   return text == "true";
 }
 

@@ -48,8 +48,11 @@ Range<T> from_below(T low, T high) {
 std::string to_text(const IntegerRange& range);
 std::string to_text(const NumberRange& range);
 
-/// An integer, optionally with a suffix: k, M, G, T are powers of 1000, Ki, Mi, Gi, Ti powers of 1024 (`64k`,
-/// `2Gi`). `flag` names the flag in messages. Throws ValueError.
+/// For messages: the text, between quotes where it is empty or has blanks.
+std::string shown_value(std::string_view text);
+
+/// An integer in decimal digits. `flag` names the flag in messages. Throws ValueError; for `64k` or `2Gi` it
+/// says what that is in digits.
 Index parse_integer(std::string_view flag, std::string_view text, const IntegerRange& range = {});
 
 /// A finite decimal number (`0.1`, `3e-4`). Throws ValueError.

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "apps/common/model_file.h"
+#include "core/machine_memory.h"
 #include "data/corpus.h"
 #include "parallel/pipeline/schedule/csv.h"
 #include "parallel/pipeline/schedule/generate.h"
@@ -67,11 +68,16 @@ void load_data(const TrainSettings& s, Session& session) {
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of_data(session.tokenizer, sources);
   const CorpusOptions options{tokenizer.get(), session.model_config.vocabulary(),
                               parse_token_dtype(s.token_dtype)};
-  const auto load = [&](const std::vector<std::string>& paths) {
-    return load_corpus(std::vector<fs::path>(paths.begin(), paths.end()), options);
+  const auto load = [&](const char* flag, const std::vector<std::string>& paths) {
+    try {
+      return load_corpus(std::vector<fs::path>(paths.begin(), paths.end()), options);
+    } catch (Error& e) {
+      e.add_context(flag);
+      throw;
+    }
   };
-  TokenRow row = load(s.data), held_out;
-  if (s.valid_data) held_out = load({*s.valid_data});
+  TokenRow row = load("--data", s.data), held_out;
+  if (s.valid_data) held_out = load("--valid-data", {*s.valid_data});
   if (s.valid_fraction) std::tie(row, held_out) = split_row(row, *s.valid_fraction);
   SamplerOptions sampler{.sequence_length = session.sequence_length,
                          .batch = s.batch,
@@ -150,6 +156,24 @@ void make_plan(const TrainSettings& s, int ranks, Session& session) {
   }
 }
 
+/// A run that cannot fit into this machine is not begun: the system would end it, or all else. Very many
+/// ranks are those of many machines, and telling their memory takes long.
+void check_memory(const TrainSettings& s, int ranks, const Session& session) {
+  constexpr int most_ranks = 64;
+  if (s.dry_run || ranks > most_ranks) return;
+  const std::vector<Index> peaks = predict_peak_bytes(session.training_setup(), *session.batches, 1);
+  const int here = s.ranks ? ranks : 1;  // under a launcher, other ranks may have machines of their own
+  Index wanted = 0;
+  for (const Index peak : peaks) wanted = here > 1 ? wanted + peak : std::max(wanted, peak);
+  const Index there = machine_memory();
+  require<ValueError>(
+      wanted <= there,
+      "--micro-batch {}, --seq-len {}: {} of {} would need {} bytes of memory and {} are there; "
+      "a smaller --micro-batch, --seq-len or model, --recompute full or more stages need less",
+      session.micro_batch, session.sequence_length, here > 1 ? "the ranks" : "a rank",
+      session.model_config.name, wanted, there);
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const TrainSettings& s, double weight_decay) {
   if (s.optimizer == "sgd") return std::make_unique<Sgd>(kernels::SgdSettings{s.momentum, weight_decay});
   return std::make_unique<AdamW>(kernels::AdamWSettings{s.beta1, s.beta2, s.eps, weight_decay});
@@ -223,6 +247,7 @@ std::unique_ptr<Session> prepare(const TrainSettings& s, int ranks) {
                {"partition", layers_per_stage(session->model, session->partition)}};
   info.tokenizer = session->tokenizer;
   check_checkpoints(s, *session);
+  check_memory(s, ranks, *session);
   return session;
 }
 

@@ -1,13 +1,13 @@
 // Flags of penstock-train, in the groups of its --help.
 #include "apps/train/settings.h"
 
+#include "apps/common/model_file.h"
 #include "parallel/pipeline/plan/recompute.h"
 
 namespace penstock {
 namespace {
 
 constexpr Index most_threads = 4096;
-constexpr Index most_ids = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace
 
@@ -25,13 +25,13 @@ void TrainSettings::define(Command& root) {
       "flags as keys");
   root.text("init-from", init_from, "DIR",
             "Hugging Face directory or Penstock checkpoint to take model and weights from");
-  // Far beyond any model, and small enough that no size of one overflows.
-  const IntegerRange width = between<Index>(1, Index{1} << 20), ids = between<Index>(1, most_ids);
-  root.integer("layers", layers, "transformer layers", between<Index>(1, 10000));
+  const IntegerRange width = between<Index>(1, model_limits::width),
+                     ids = between<Index>(1, model_limits::ids);
+  root.integer("layers", layers, "transformer layers", between<Index>(1, model_limits::layers));
   root.integer("hidden", hidden, "width of the residual stream", width);
   root.integer("heads", heads, "attention heads", width);
   root.integer("kv-heads", kv_heads, "key/value heads", width);
-  root.integer("ffn", ffn, "width of the feed-forward layer", between<Index>(1, Index{1} << 24));
+  root.integer("ffn", ffn, "width of the feed-forward layer", between<Index>(1, model_limits::ffn));
   root.integer("vocab", vocab, "vocabulary; follows the tokenizer", ids);
   root.integer("seq-len", seq_len, "tokens of a sequence", ids);
   root.number("dropout", dropout, "dropout probability", from_below(0.0, 1.0));
@@ -51,7 +51,7 @@ void TrainSettings::define(Command& root) {
   root.not_yet("document-separator", "ID", "attention and targets stay inside a document");
   root.choice("token-dtype", token_dtype, {"auto", "uint16", "uint32"}, "ids of headerless token files");
   root.integer("ignore-target", ignore_target, "targets with this id do not count",
-               between<Index>(0, most_ids));
+               between<Index>(0, model_limits::ids));
 
   root.group("Batch");
   root.integer("batch", batch, "sequences of an optimizer step, over all ranks",
@@ -145,7 +145,6 @@ void TrainSettings::check() const {
                       "--save-every, --keep and --resume: need --checkpoint-dir");
   require<ValueError>(momentum == 0 || optimizer == "sgd", "--momentum {}: belongs to --optimizer sgd",
                       momentum);
-  require<ValueError>(min_lr <= lr, "--min-lr {}: at most --lr {}", min_lr, lr);
   require<ValueError>(dry_run || ranks.value_or(1) <= most_threads,
                       "--ranks {}: at most {} without --dry-run", ranks.value_or(1), most_threads);
   require<ValueError>(!tokenizer || *tokenizer == "byte", "--tokenizer {}: not yet; byte is built",

@@ -10,6 +10,7 @@
 namespace penstock {
 namespace {
 
+constexpr Index most_empty_cells = Index{1} << 22;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 std::string_view trim(std::string_view text) {
@@ -47,7 +48,7 @@ std::vector<std::vector<std::string>> row_cells(const Plan& plan) {
 Plan parse_csv(std::string_view text, const std::string& source) {
   if (text.substr(0, kByteOrderMark.size()) == kByteOrderMark) text.remove_prefix(kByteOrderMark.size());
   std::vector<std::vector<Cell>> rows;
-  bool any = false;
+  Index actions = 0;
   for (std::string_view line : lines_of(text)) {
     auto& row = rows.emplace_back();
     while (!trim(line).empty() || !row.empty()) {
@@ -62,18 +63,27 @@ Plan parse_csv(std::string_view text, const std::string& source) {
           error.add_context(fmt::format("{}, row {}, cell {}", source, rows.size(), row.size() + 1));
           throw;
         }
-        any = true;
+        ++actions;
       }
       if (end == line.size()) break;
       line.remove_prefix(end + 1);
     }
   }
-  require<ValueError>(any, "{}, row 1, cell 1: there is no action in it; a schedule has one row a rank",
-                      source);
-  return plan_from_rows(source, std::move(rows));
+  require<ValueError>(actions > 0,
+                      "{}, row 1, cell 1: there is no action in it; a schedule has one row a rank", source);
+  Plan plan = plan_from_rows(source, std::move(rows));
+  // Whatever looks at a plan has tables of stages by micro-batches: a number out of all proportion must not
+  // ask for more of them than there is memory.
+  Index cells = 0;
+  const bool overflows = __builtin_mul_overflow(plan.stages, plan.micro_batches, &cells);
+  require<ValueError>(!overflows && cells <= most_empty_cells + actions,
+                      "{}: its highest numbers make a plan of {} stages and {} micro-batches, but it has {} "
+                      "actions",
+                      source, plan.stages, plan.micro_batches, actions);
+  return plan;
 }
 
-Plan read_csv(const std::string& path) { return parse_csv(read_file(path), path); }
+Plan read_csv(const std::string& path) { return parse_csv(MappedFile(path).text(), path); }
 
 std::string to_csv(const Plan& plan) {
   std::string text;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace penstock {
@@ -26,8 +27,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string_view nearest_name(std::string_view word, std::span<const std::string_view> known) {
+  // A beginning (`--bat`) is nearer than anything else.
+  const auto distance = [&](std::string_view name) {
+    const bool begins = !word.empty() && name.starts_with(word);
+    return std::pair(!begins, edit_distance(word, name));
+  };
   const auto best = std::min_element(known.begin(), known.end(), [&](std::string_view a, std::string_view b) {
-    return edit_distance(word, a) < edit_distance(word, b);
+    return distance(a) < distance(b);
   });
   return best == known.end() ? std::string_view() : *best;
 }

@@ -89,7 +89,7 @@ TEST(CommandLine, FlagsSetTheirVariables) {
                                  "--data",
                                  "c",
                                  "--steps",
-                                 "2k",
+                                 "2000",
                                  "--threads",
                                  "3",
                                  "--lr",
@@ -179,7 +179,7 @@ TEST(Config, SetsWhatTheCommandLineDoesNot) {
   const ConfigFile file(
       "model = 'gpt2'\nsteps = 7\nlr = 3e-4\nlr_schedule = \"constant\"\nresume = true\njson = false\n"
       "data = ['a', 'b']\npartition = [1, 2, 3]\ncost-f = \"1,2\"\ntied-embeddings = true\nthreads = "
-      "'2k'\ntp = 1\n");
+      "'2000'\ntp = 1\n");
   Example e;
   e.parse({"--config", file.path(), "--steps", "9"});
   EXPECT_EQ(e.model, "gpt2");

@@ -58,7 +58,6 @@ TRAIN = [
     (["--resume", "--checkpoint-dir", "folder"], ["folder", "no complete checkpoint"]),
     (["--checkpoint-dir", "text.txt"], ["--checkpoint-dir text.txt"]),
     (["--checkpoint-dir", "text.txt/below"], ["--checkpoint-dir text.txt/below"]),
-    (["--min-lr", 1], ["--min-lr 1", "--lr"]),
     # model and layout
     (["--model", "gpt3"], ["--model gpt3", "gpt2-tiny"]),
     (["--heads", 3], ["--hidden", "--heads 3"]),

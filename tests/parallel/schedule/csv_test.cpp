@@ -108,5 +108,11 @@ TEST(Json, TwoReplicasBubblesAndVersions) {
   EXPECT_THROW(to_json(parse_csv("0F0,0F0\n", "x")), ValueError);
 }
 
+TEST(Csv, NumbersOutOfAllProportionAreRefused) {
+  for (const char* text : {"999999999F0,999999999B0\n", "0F999999999,0B999999999\n"})
+    EXPECT_THROW(parse_csv(text, "tower.csv"), ValueError) << text;
+  EXPECT_EQ(parse_csv("9F9,9B9\n", "small.csv").stages, 10);  // what it lacks is for the verifier to say
+}
+
 }  // namespace
 }  // namespace penstock
