@@ -1,9 +1,11 @@
 // penstock-train: trains a bundled model on text or token files, in any layout and schedule that is built.
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
 
+#include "apps/common/agreement.h"
 #include "apps/common/outputs.h"
 #include "apps/common/ranks.h"
 #include "apps/train/report.h"
@@ -116,6 +118,9 @@ int train(Frame& frame, const TrainSettings& settings, Communicator& world, cons
     check_outputs(settings);
     session = prepare(settings, world.size());
   });
+  require_same(world, host, fmt::format("--data {}", fmt::join(settings.data, " ")), session->data_seen);
+  if (settings.checkpoint_dir)
+    require_shared_directory(world, host, "checkpoint-dir", *settings.checkpoint_dir);
   const Index threads = settings.threads.value_or(default_threads(world, host));
   const std::vector<std::string> hosts = world.all_gather(host);
   std::optional<RunLog> log;

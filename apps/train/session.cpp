@@ -101,6 +101,11 @@ void load_data(const TrainSettings& s, Session& session) {
                                   {"order", s.data_order},
                                   {"batch", s.batch},
                                   {"sequence_length", session.sequence_length}};
+  session.data_seen = fmt::format("{} tokens (hash {:016x})", print.tokens, print.hash);
+  if (s.valid_data) {
+    const RowFingerprint other = held_out.fingerprint();
+    session.data_seen += fmt::format(" and {} held out (hash {:016x})", other.tokens, other.hash);
+  }
   if (s.eval_every == 0 && !s.valid_data && !s.valid_fraction) return;
   sampler.order = DataOrder::sequential;
   session.evaluation = add_context(

@@ -30,6 +30,7 @@ struct Session {
   Index eval_batches = 0;
   std::unique_ptr<Optimizer> optimizer;
   CheckpointInfo checkpoint_info;
+  std::string data_seen;  ///< size and hash of the data, for people: what all ranks must find alike
   std::optional<Checkpoint> resume;
   std::optional<SourceDirectory> init_from;
   std::string tokenizer;  ///< "byte", or a file in the directory of --init-from

@@ -154,7 +154,9 @@ void clear_unfinished(const fs::path& directory) {
   std::vector<fs::path> leftovers;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
     const fs::path name = entry.path().filename();
-    if (name.extension() == ".tmp" && step_of(name.stem().string())) leftovers.push_back(entry.path());
+    const bool agreement = name.string().starts_with("agreement-");  // of a job killed in that moment
+    if (name.extension() == ".tmp" && (agreement || step_of(name.stem().string())))
+      leftovers.push_back(entry.path());
   }
   for (const fs::path& path : leftovers) fs::remove_all(path);
 }

@@ -141,6 +141,30 @@ class Failures(harness.ProgramTest):
         self.assertEqual((done.status, len(done.lines_of("train"))), (2, 1), done.err)
         self.assertEqual(job(["--steps", 2], ["--steps", 2]).status, 0)
 
+    def test_ranks_that_see_other_files(self):
+        """Each rank has a working directory of its own, as machines have their own disks."""
+        for place in ("a", "b"):
+            self.write(f"{place}/text.txt", harness.text(1500))
+
+        def job(*arguments):
+            own = harness.command("train", [*harness.TINY, "--data", "text.txt", "--steps", 2, "--pp", 2, *arguments])
+            line = [*harness.LAUNCH, "1", "--wdir", self.dir / "a", *own, ":", "-n", "1", "--wdir", self.dir / "b", *own]
+            before = self.files()
+            done = subprocess.run(line, capture_output=True, text=True, timeout=harness.LIMIT)
+            done = harness.Done(done.returncode, done.stdout, done.stderr)
+            return done, set(self.files()) - set(before)
+
+        done, made = job()
+        self.assertEqual((done.status, made), (0, set()), done.err)  # the same content in two places is the same
+        done, made = job("--checkpoint-dir", "new/ck", "--log", "log.jsonl")
+        self.assertEqual((done.status, len(done.lines_of("train")), made), (2, 1, set()), done.err)
+        self.assertRegex(done.lines_of("train")[0], r"--checkpoint-dir new/ck: rank 1 on \S+ cannot see there")
+        self.assertEqual(job("--checkpoint-dir", self.dir / "shared")[0].status, 0)
+        self.write("b/text.txt", harness.text(1500, seed=2))
+        done, made = job("--log", "log.jsonl")
+        self.assertEqual((done.status, len(done.lines_of("train")), made), (2, 1, set()), done.err)
+        self.assertRegex(done.lines_of("train")[0], r"--data text.txt: rank 1 on \S+ has 1500 tokens .*, rank 0 ")
+
     def test_a_rank_that_stops_answering(self):
         process = self.start("--pp", 2, "--deadline", 3, mpi=2)
         ranks = ranks_below(process.pid, "train")

@@ -120,8 +120,9 @@ TEST(Checkpoints, SaveEveryAndKeep) {
 
 TEST(Checkpoints, UnfinishedSavesAreClearedAndNothingElse) {
   TempFolder folder;
-  for (const char* name : {"step-00000003.tmp/weights", "step-00000003/manifest.json", "step-3.tmp/x",
-                           "other.tmp/x", "step-00000004.temp/x"})
+  for (const char* name :
+       {"step-00000003.tmp/weights", "agreement-0123abcd.tmp", "step-00000003/manifest.json", "step-3.tmp/x",
+        "other.tmp/x", "step-00000004.temp/x"})
     folder.put(name, "x");
   clear_unfinished(folder.path());
   std::vector<std::string> names = folder.names();
